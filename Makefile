@@ -104,7 +104,7 @@ frameworks: .venv/installed-dev
 # Checks every page in four looks: desktop and phone, light and dark. `make test` checks each page in only one of them.
 looks: .venv/installed-dev
 	.venv/bin/python -m tests.support.chromium
-	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k everybody_can_read_it tests/browser/test_every_page.py
+	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k policy tests/browser/test_every_page.py
 
 # Retakes the screenshots in docs/admin.md on a new site with the demonstration.
 pictures: .venv/installed-dev

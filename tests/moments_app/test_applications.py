@@ -1,4 +1,4 @@
-"""Two applications of one installation: people, sessions, agents and shards of the same names, and no way across."""
+"""Two applications of one installation have people, sessions, agents and shards of the same names, but no access."""
 
 import io
 import json
@@ -41,7 +41,7 @@ from tests.support.transcript import START
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-HERE, THERE = "quincejam", "walnutliqueur"  # a word in everything of the one, and of the other
+HERE, THERE = "quincejam", "walnutliqueur"  # a word in all data of the one, and of the other
 EVE = "operator:eve"
 
 
@@ -53,13 +53,13 @@ def other() -> int:
 
 @pytest.fixture
 def other_service(other: int) -> Api:
-    """A client with a service key of the second application, which may do everything."""
+    """A client with a service key of the second application with scope admin."""
     return Api(ApiKey.objects.issue("other", application=other, scope="admin")[1])
 
 
 @pytest.fixture
 def both(other: int) -> dict[str, int]:
-    """Both applications with like data, of which each names a word of its own; by that word."""
+    """The keys of both applications, which have similar data, by the word that marks it."""
     applications = {HERE: DEFAULT, THERE: other}
     for word, application in applications.items():
         furnish(word, application)
@@ -67,7 +67,7 @@ def both(other: int) -> dict[str, int]:
 
 
 def furnish(word: str, application: int) -> None:
-    """A person, two sessions, memory of every kind, shards, a prompt; everything says the word."""
+    """Create a person, two sessions, memory of every kind, shards and a prompt, all with the word."""
     ada = UserProfile.objects.ensure("ada", application)
     said = [NewMessage("user", f"Mental health support in the clinic, and {word}."), NewMessage("assistant", word)]
     session = append(ada, "s1", said * 6).session
@@ -91,7 +91,7 @@ def furnish(word: str, application: int) -> None:
     work_off()
 
 
-# --- row 24: what is of one application is reached by no way from another ---
+# --- row 24: no interface reaches data of another application ---
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_row_24_with_the_codes_filters_removed_a_request_sees_its_application_al
 
 
 def readable(cursor: Any) -> Iterator[tuple[str, str]]:
-    """Every table of which a request may read whole rows, and all that it then gets of it."""
+    """Return the name and content of every table whose rows a request may read."""
     cursor.execute(
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace "
         "AND has_table_privilege(%s, oid, 'SELECT') ORDER BY 1",
@@ -169,7 +169,7 @@ def test_row_24_whatever_shards_a_request_names_searches_find_its_applications(b
 
 
 def searches_of_shards(then: str = "", until: str = "") -> tuple[str, str]:
-    """A search by meaning and one by words, or those of a former time."""
+    """Return a search by vectors and one by words, in the current or an earlier version."""
     words = "'{market}', '{}', false, '{market}', '{1}', 5"
     return (
         f"SELECT array_agg(found) FROM nearest_moments_app_factembedding{then}"
@@ -277,7 +277,7 @@ def test_figures_are_of_the_site_for_the_default_application_and_otherwise_its_o
     assert Client().get("/metrics", headers=as_ada.headers).status_code == 403
 
 
-# --- people leave and come back ---
+# --- erasures and imports ---
 
 
 def test_row_11_an_erasure_leaves_whoever_has_the_same_name_elsewhere(ada: UserProfile, other: int) -> None:
@@ -327,7 +327,7 @@ def test_commands_use_the_given_application(ada: UserProfile, tmp_path: Path) ->
             call_command(*command, "--application", "cafe")
 
 
-# --- rounds on their way in ---
+# --- spooled rounds ---
 
 
 def test_row_24_rounds_of_two_applications_wait_apart(settings: Settings, tmp_path: Path, other: int) -> None:
@@ -356,7 +356,7 @@ def test_row_24_a_round_goes_to_the_application_of_its_key_and_an_old_ones_to_th
 
 
 class TestPrompts:
-    """An application's own prompt goes before the site's."""
+    """An application's own prompt overrides the site-wide one."""
 
     def own(self, application: int, text: str) -> None:
         prompt = PromptResource.objects.create(

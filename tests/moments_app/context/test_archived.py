@@ -1,4 +1,4 @@
-"""Row 38: turns that were archived are found like others, and their text is read back where it is shown."""
+"""Row 38: archived turns are found like others, and their text is read from the archive when it is shown."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -49,7 +49,7 @@ TEXTS = (
 
 
 def imported(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
-    """A conversation of 2023, taken from elsewhere today."""
+    """Return a conversation of 2023 that is imported today."""
     records = [
         Record(
             str(n),
@@ -65,13 +65,13 @@ def imported(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
 
 
 def arrived(session: Session, ago: timedelta) -> None:
-    """As if the platform had got a session's turns so long ago."""
+    """Set the arrival of a session's turns that long ago."""
     session.messages.update(arrived_at=timezone.now() - ago)
     Session.objects.filter(pk=session.pk).update(last_arrived_at=timezone.now() - ago)
 
 
 def archived(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
-    """A session whose turns are all in archives."""
+    """Return a session whose turns are all archived."""
     session = imported(user, *texts, session_id=session_id)
     cover(session, session.message_count)
     arrived(session, timedelta(days=31))
@@ -95,7 +95,7 @@ class SlowStorage(FileSystemStorage):
         return super().open(*arguments, **named)
 
 
-# --- when they go ---
+# --- archiving ---
 
 
 def test_row_38_days_and_quiet_count_from_when_the_platform_got_it(ada: UserProfile) -> None:
@@ -123,7 +123,7 @@ def test_row_38_a_turn_that_came_in_later_keeps_those_behind_it(ada: UserProfile
     assert list(session.messages.turns().order_by("sequence").values_list("sequence", flat=True)) == [3, 4, 5]
 
 
-# --- how they are found ---
+# --- searches ---
 
 
 def found_in(answer: dict[str, Any]) -> list[tuple[str, str]]:
@@ -212,7 +212,7 @@ def test_row_9_archived_turns_are_found_by_their_own_person_alone(ada: UserProfi
 
 def test_row_1_an_import_that_is_repeated_after_its_archiving_adds_nothing(ada: UserProfile) -> None:
     session = archived(ada)
-    said = [  # and without a time
+    said = [  # and a turn without a time
         NewMessage("assistant" if n % 2 else "user", text, external_id=f"m{n}") for n, text in enumerate(TEXTS)
     ]
     again = import_sessions([Record("1", Place("ada", "s1"), message) for message in said], application=DEFAULT)
@@ -220,7 +220,7 @@ def test_row_1_an_import_that_is_repeated_after_its_archiving_adds_nothing(ada: 
     assert session.messages.count() == 6
 
 
-# --- reading back ---
+# --- reading the text ---
 
 
 def test_a_search_with_archived_turns_takes_one_more_query(ada: UserProfile) -> None:
@@ -290,7 +290,7 @@ def test_row_38_a_storage_that_hangs_holds_nobody_up(
     assert time.monotonic() - started < 1
 
 
-# --- what is left of them ---
+# --- what remains of archived turns ---
 
 
 @pytest.mark.slow
@@ -305,7 +305,7 @@ def test_row_11_archived_turns_of_an_erased_person_leave_no_trace(
         cover(session, 2)
         arrived(session, timedelta(days=31))
     assert retain().archived_turns == 4
-    assert "sessions_app_message" in traces("zqwert", archive_folder)  # its words
+    assert "sessions_app_message" in traces("zqwert", archive_folder)  # the words of the turn
     vectors = TurnEmbedding.objects.count()
     assert not erase_user("ada", application=DEFAULT, actor="test").has_files_left
     assert traces("zqwert", archive_folder) == [] and files(archive_folder / str(ada.pk)) == []

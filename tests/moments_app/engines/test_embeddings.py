@@ -1,4 +1,4 @@
-"""The client for embeddings against a real server that speaks the OpenAI protocol, well and badly."""
+"""The embeddings client, with a server that speaks the OpenAI protocol and may misbehave."""
 
 import json
 import time
@@ -92,12 +92,12 @@ def test_a_blank_text_is_rejected_before_the_request(
 
 
 def index_of_last(index: object) -> behave.Behaviour:
-    """The right vectors, the last numbered so."""
+    """Return the correct vectors, with this index for the last one."""
     return behave.embedding(lambda entries: entries[-1].update(index=index))
 
 
 def vector_of_last(vector: object) -> behave.Behaviour:
-    """The right vectors, this in place of the last."""
+    """Return the correct vectors, except for the last one."""
     return behave.embedding(lambda entries: entries[-1].update(embedding=vector))
 
 
@@ -192,7 +192,7 @@ def test_row_20_a_failed_call_is_of_its_kind_and_tells_neither_key_nor_text(
     started = time.monotonic()
     with pytest.raises(EngineError) as raised:
         embedder.embed(TEXTS)
-    assert time.monotonic() - started < 30  # some would go on for 60 s
+    assert time.monotonic() - started < 30  # some responses would take 60 s
     assert raised.value.kind == kind
     assert raised.value.retry_after == (7 if kind == "rate_limited" else None)
     assert [call.error_kind for call in calls] == [kind]
@@ -279,7 +279,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
         with pytest.raises(EngineError) as raised:
             embedder_at(server.base_url, calls, timeout=5).embed(TEXTS)
         assert raised.value.kind == "timeout"
-        assert time.monotonic() - started < 9  # what it would take with five seconds for each
+        assert time.monotonic() - started < 9  # the duration with five seconds per call
 
 
 def test_the_configured_embedder_accepts_a_full_batch_of_long_numbers(

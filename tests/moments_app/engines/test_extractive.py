@@ -41,7 +41,7 @@ ITALIAN = [
 
 
 def talk(*parts: Sequence[tuple[str, str]], pause: timedelta = timedelta(days=1)) -> list[Turn]:
-    """Turns a minute apart, with a pause between the parts."""
+    """Return turns a minute apart, with a pause between the parts."""
     turns: list[Turn] = []
     at = MONDAY
     for part in parts:
@@ -206,7 +206,7 @@ def everything(turns: Sequence[Turn]) -> StreamSection:
 
 
 def steps_of(function: Callable[[], object]) -> int:
-    """Count the calls of functions, in Python and in C, that a function makes."""
+    """Count the function calls, in Python and in C, of a function."""
     count = 0
 
     def step(_frame: FrameType, event: str, _argument: object) -> None:
@@ -226,7 +226,7 @@ def steps_of(function: Callable[[], object]) -> int:
 @pytest.mark.parametrize("kind", LONG)
 def test_row_7_twice_the_text_takes_about_twice_the_work(kind: str, call: str) -> None:
     turns = [Turn(n, "assistant" if n % 2 else "user", LONG[kind](n), MONDAY) for n in range(48)]
-    CALLS[call](turns[:2])  # what is read once is read
+    CALLS[call](turns[:2])  # loads data that is loaded once
     once, twice = (steps_of(lambda: CALLS[call](some)) for some in (turns[:24], turns))  # noqa: B023
     assert twice < 2.5 * once
 

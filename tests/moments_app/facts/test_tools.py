@@ -1,4 +1,4 @@
-"""Facts in time over MCP: each tool as the server runs it, for the person of its connection alone."""
+"""Facts in time over MCP: each tool as the server runs it, for the person of its connection only."""
 
 import asyncio
 from collections.abc import Iterator

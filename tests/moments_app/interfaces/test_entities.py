@@ -1,4 +1,4 @@
-"""Tasks, goals and problems, their links, and which of them a context names first."""
+"""Tasks, goals and problems, their links, and their order in a context."""
 
 import uuid
 from datetime import timedelta
@@ -124,7 +124,7 @@ class TestRest:
 
 
 class TestRelevance:
-    """Which come first in a context."""
+    """The order of entities in a context."""
 
     @pytest.fixture(autouse=True)
     def _session(self, ada: UserProfile) -> None:

@@ -1,4 +1,4 @@
-"""The item store: whose items a key reaches, and how they are stored, read, listed and deleted."""
+"""The item store: which items a key can access, and how they are stored, read, listed and deleted."""
 
 import json
 import re
@@ -31,7 +31,6 @@ TRIPS, TURIN = ["trips", "2026"], {"namespace": ["trips", "2026"], "key": "turin
 
 @pytest.fixture
 def other(transactional_db: None) -> Application:
-    """A second application."""
     return Application.objects.create(name="other")
 
 
@@ -78,7 +77,7 @@ def errors(answer: Any) -> dict[str, str]:
 
 
 class TestWhose:
-    """A key reaches the items of its application alone, and of one person, or of no person."""
+    """A key can access the items of its application only, and of one person or of no person."""
 
     def test_row_24_one_application_does_not_reach_the_items_of_another(
         self, service: Api, other_service: Api, ada: UserProfile, other: Application
@@ -193,7 +192,7 @@ class TestItems:
 
 
 class TestPerson:
-    """The items of a user leave with the user, and come back with an import."""
+    """The items of a user are erased with the user, and restored by an import."""
 
     def test_row_11_an_erasure_removes_the_items_of_a_user(self, service: Api) -> None:
         for whose in ("ada", "bo", None):
@@ -363,7 +362,7 @@ class TestLists:
 
 
 def test_lists_read_the_index(ada: UserProfile) -> None:
-    """Under row-level security, which lets few conditions limit the range of an index."""
+    """Under row-level security, only some conditions can limit the range of an index."""
     rows = [
         StoredItem(user=user, application_id=DEFAULT, namespace=stored(["n", str(number % 50)]), key=str(number))
         for user in (ada, None)
@@ -480,7 +479,7 @@ class TestSearch:
 
 
 def rows_read(cursor: Any) -> int:
-    """Return how many items were read so far, by index or not."""
+    """Return how many items were read so far, by index or sequentially."""
     cursor.execute(
         "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'moments_app_storeditem'"
     )
@@ -489,7 +488,7 @@ def rows_read(cursor: Any) -> int:
 
 @pytest.mark.slow(seconds=20)
 def test_a_search_reads_indexes(ada: UserProfile) -> None:
-    """10,000 items in 50 namespaces: a search within one reads no more than its items, and a rare word no more rows."""
+    """Among 10,000 items in 50 namespaces, a search reads only items of its namespace, and for a rare word no more."""
     rows = [
         StoredItem(
             user=ada,
@@ -506,7 +505,7 @@ def test_a_search_reads_indexes(ada: UserProfile) -> None:
     first, beyond = range_of(["n", "7"])
     candidates = import_module("moments_app.migrations.0126_item_store").CANDIDATES.replace("%1$s", f"= {ada.pk}")
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")  # as the function does
+        cursor.execute("SET LOCAL enable_seqscan = off")  # like the function
         cursor.execute(f"PREPARE items (text, text[], bigint, float8[], text, int, tsquery, jsonb) AS {candidates}")
         for start, end, word, index in (
             (first, beyond, "glass", "item_unique_address"),

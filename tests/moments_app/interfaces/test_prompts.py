@@ -1,4 +1,4 @@
-"""Prompts over REST: read, written and put in force by a key that may do everything, within its application."""
+"""Prompts over REST: read, written and activated with scope admin, within the application of the key."""
 
 from typing import Any
 

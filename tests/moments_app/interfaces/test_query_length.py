@@ -64,7 +64,7 @@ def test_row_43_the_search_of_each_list_names_the_limit_too(ada: UserProfile) ->
     reverse("admin:index")  # loads the lists
     searched = {model for model, shown in admin.site._registry.items() if shown.search_fields}
     assert Session in searched
-    for model in searched - {User}:  # whose page is no list
+    for model in searched - {User}:  # its page is not a list
         shown = page(root, list_url(model), q=TOO_LONG)
         assert "The search has 4,001 characters; the limit is 4,000." in shown, model
 

@@ -28,7 +28,7 @@ SECRET = "Quartz"  # in the prompts of a shard
 
 @pytest.fixture
 def mine(ada: UserProfile) -> MemoryStream:
-    """Ada's stream."""
+    """The user stream of Ada."""
     MemoryStream.objects.ensure_for(talk(ada, 2))
     return MemoryStream.objects.get(stream_type="user")
 
@@ -53,7 +53,7 @@ def content_of(answer: Any) -> bytes:
 
 
 class TestShards:
-    """What all users of an agent share."""
+    """Shards, which all users of an agent share."""
 
     def test_a_shard_is_added_changed_and_listed(self, service: Api, mine: MemoryStream) -> None:
         made = make(service, fact_max=3)
@@ -133,7 +133,7 @@ class TestShards:
 
 
 class TestAtoms:
-    """What is in a stream."""
+    """The items of a stream."""
 
     def test_an_item_can_be_written_directly_once(self, service: Api, mine: MemoryStream) -> None:
         path, body = f"streams/{mine.stream_id}/atoms", {"user_id": "ada", "atom_type": "fact", "content": "A fact."}
@@ -234,7 +234,7 @@ class TestAtoms:
         answer = service.post("streams", {"name": "glazes", "extraction_prompt": "Ways to glaze."})
         assert answer.status_code == 201, answer.content
         assert MemoryStream.objects.get(name="glazes").user is None
-        assert service.get("streams").status_code == 400  # which tells a person's, too
+        assert service.get("streams").status_code == 400  # a list must name a person
         admin = Api(ApiKey.objects.issue("ada", user=UserProfile.objects.get(user_id="ada"), scope="admin")[1])
         assert admin.post("streams", {"name": "more", "extraction_prompt": "p"}).status_code == 403
 

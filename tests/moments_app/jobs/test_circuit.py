@@ -1,4 +1,4 @@
-"""Circuits: an engine that fails is left alone but for probes, and nobody waits behind somebody else's text."""
+"""Circuits: a failing engine gets only probes, and a person's failing text delays nobody else."""
 
 import time
 from datetime import timedelta
@@ -58,18 +58,18 @@ def circuit() -> Circuit:
 
 
 def opened(model_server: OpenAIServer, *more: str) -> list[Job]:
-    """The circuit, opened by Ada and Bo, and the jobs of them and others, who are held."""
+    """Open the circuit with jobs of Ada and Bo. Return their jobs and those of others, all held."""
     model_server.always(behave.error(500))
     jobs = [asked(name) for name in ("ada", "bo", *more)]
     for job in jobs:
-        run_job(job.job_id)  # None: it is held with another
+        run_job(job.job_id)  # None, because it is held with others
     assert circuit().is_open
     assert Job.objects.held().count() == len(jobs)
     return jobs
 
 
 def send_probe() -> Job:
-    """The job that is sent out when it is time."""
+    """Send the probe that is due, and return its job."""
     Circuit.objects.update(next_probe_at=timezone.now() - timedelta(seconds=1))
     Circuit.objects.send_probes()
     return builds().due().get()
@@ -92,7 +92,7 @@ def fails_on(text: str, way: Behaviour) -> Behaviour:
 
 
 class TestOpening:
-    """What an error leads to is decided by its kind."""
+    """The kind of an error decides what happens."""
 
     @pytest.mark.parametrize("way", [behave.error(500), behave.error(429), behave.hang_up])
     def test_row_30_when_two_people_fail_in_a_row_everybodys_jobs_wait_untried(
@@ -150,7 +150,7 @@ class TestOpening:
 
 
 class TestHolding:
-    """What waits costs nothing."""
+    """Held jobs cost nothing."""
 
     @pytest.mark.slow
     def test_one_query_holds_all_due_jobs_and_no_worker_takes_them(self, model_server: OpenAIServer) -> None:
@@ -182,7 +182,7 @@ class TestHolding:
 
 
 class TestProbes:
-    """An engine is tried again by one job at a time."""
+    """One job at a time probes an engine."""
 
     @pytest.mark.slow
     def test_row_30_of_many_workers_one_sends_a_probe(self, model_server: OpenAIServer) -> None:
@@ -224,7 +224,7 @@ class TestProbes:
         model_server.always(behave.error(500))
         for session in sessions:
             run_job(Job.objects.request("settle", session, requested_by="test").job_id)
-        Job.objects.later().update(run_after=timezone.now())  # the first, which failed while the circuit was closed
+        Job.objects.later().update(run_after=timezone.now())  # the first job, which failed while the circuit was closed
         work_off_what_is_due()
         assert Job.objects.held().count() == 3
         for _ in range(3):
@@ -251,7 +251,7 @@ class TestProbes:
 
 
 class TestAnEndpoint:
-    """What is away is away for all that it is asked for."""
+    """An unavailable endpoint is unavailable for all kinds of calls."""
 
     @pytest.mark.slow
     def test_row_30_its_circuits_take_turns_with_probes_and_one_answer_has_all_tried(
@@ -273,7 +273,7 @@ class TestAnEndpoint:
         assert not Circuit.objects.open().exists()
 
     def sent(self) -> Job:
-        """The only job that is sent out when it is time for every circuit."""
+        """Send the probes of all circuits; return the only one."""
         Circuit.objects.update(next_probe_at=timezone.now() - timedelta(seconds=1))
         Circuit.objects.send_probes()
         return Job.objects.due().get()
@@ -291,7 +291,7 @@ class TestAnEndpoint:
 
 
 class TestOnePersonsText:
-    """A text that an engine can't stand is its person's affair."""
+    """A text that makes an engine fail only affects its person."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("status", "others"), [(500, 10), (403, 3), (400, 3)])
@@ -303,7 +303,7 @@ class TestOnePersonsText:
         assert ran(asked("zoe")).status == "completed"
         bad = asked("ada", text=POISON)
         ran(bad)
-        if Circuit.objects.open().exists():  # a refused key, for all one knows, until the first answer to another
+        if Circuit.objects.open().exists():  # considered a refused key, until the first answer to another person
             ran(asked("bo"))
             assert ran(send_probe()).status == "completed"
         for number in range(others):
@@ -341,18 +341,18 @@ class TestOnePersonsText:
         ran(job), ran(job)
         long_ago = timezone.now() - LONE
         Circuit.objects.update(since=long_ago)
-        assert ran(send_probe()).is_held  # its own day has not passed
+        assert ran(send_probe()).is_held  # the job's own limit has not passed
         Job.objects.update(queued_at=long_ago)
         assert ran(send_probe()).status == "failed"
         assert circuit().is_open and not Job.objects.open().exists()
 
 
 class TestIsolation:
-    """A person whose calls fail while others are answered keeps nobody waiting."""
+    """A person whose calls fail while others are answered delays nobody."""
 
     @pytest.fixture
     def bad(self, model_server: OpenAIServer) -> Job:
-        """The job of a person whose text always fails, after somebody else was answered."""
+        """Return the job of a person whose text always fails, after a job of another person completed."""
         model_server.always(fails_on(POISON, behave.error(500)))
         job = ran(asked("ada", text=POISON))
         assert ran(asked("bo")).status == "completed"
@@ -435,7 +435,7 @@ class TestIsolation:
 
 
 class TestQueries:
-    """Requests keep off an engine that fails too, and keep no job off."""
+    """Requests don't call a failing engine either, and delay no job."""
 
     @pytest.fixture
     def _vectors(self, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,7 +492,7 @@ def test_row_30_after_an_outage_all_is_caught_up_soon_and_few_calls_were_made(
 
 
 def work_a_moment(names: list[str]) -> None:
-    """What a worker does at each look."""
+    """Do one iteration of a worker."""
     Circuit.objects.send_probes()
     if job := Job.objects.take_next(names, after=Job.FIRST_SUBJECT):
         run_taken(job)
@@ -501,7 +501,7 @@ def work_a_moment(names: list[str]) -> None:
 
 
 class TestTheCommand:
-    """`manage.py build_moments` says why a job is not run."""
+    """`manage.py build_moments` reports why a job is not run."""
 
     def said(self) -> str:
         out = StringIO()

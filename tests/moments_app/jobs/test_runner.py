@@ -1,4 +1,4 @@
-"""Jobs: every one ends with an outcome, and a failed engine changes nothing but the job."""
+"""Every job ends with an outcome, and a failed engine changes nothing except the job."""
 
 from datetime import time, timedelta
 from decimal import Decimal
@@ -48,7 +48,7 @@ def test_a_job_without_a_model_keeps_its_connection(transactional_db: None) -> N
     assert connection.connection is before
 
 
-# The stalling ones are shown in the engine's own tests; here each would cost seconds.
+# Stalling answers are tested with the engine. Here, each would cost seconds.
 QUICK = [(behaviour, kind) for behaviour, kind in BAD_ANSWERS if kind != "timeout"]
 
 
@@ -93,7 +93,7 @@ def test_row_4_with_an_engine_that_fails_at_random_every_turn_ends_in_exactly_on
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 40, "lag_messages": 5})
     settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 100})
     model_server.always(behave.fails_at_random(0.4))
-    for number in range(200):  # in turn, a few at a time
+    for number in range(200):  # in order, a few at a time
         append(ada, f"s{number % 4}", turns(5, first=number // 4 * 5))
     work_off(rounds=300)
     assert set(Job.objects.values_list("status", flat=True)) == {"completed"}
@@ -158,7 +158,7 @@ def test_row_21_a_429_is_not_work_done_and_its_wait_is_respected(ada: UserProfil
 
 
 class TestRecovery:
-    """Work that nobody works on is found."""
+    """Abandoned jobs are recovered."""
 
     def test_row_5_a_job_whose_worker_fell_silent_is_taken_from_it(
         self, ada: UserProfile, model_server: OpenAIServer
@@ -171,7 +171,7 @@ class TestRecovery:
         Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
         assert recover_jobs().taken_over == 1
         assert ran(job).status == "completed"
-        # The worker wasn't dead after all: its claim is gone, and nothing it says counts any more.
+        # The worker was still alive: its claim is lost, and its results no longer count.
         dead.fail("too late")
         job.refresh_from_db()
         assert (job.status, job.attempts) == ("completed", 2)
@@ -251,14 +251,14 @@ def test_row_20_no_secret_gets_into_jobs_or_calls(ada: UserProfile, model_server
 
 
 class TestTheBudgetOfADay:
-    """Caps by calls and by money."""
+    """Daily caps on calls and costs."""
 
     def test_the_cost_of_a_call_depends_on_its_model(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"gpt-4.1-mini": (0.4, 1.6)}})
         ran(asked(talk(ada, 50)))
-        assert EngineCall.objects.get().cost_usd == Decimal("0.000072")  # 100 tokens in, 20 out
+        assert EngineCall.objects.get().cost_usd == Decimal("0.000072")  # 100 input tokens, 20 output tokens
 
     def test_the_cost_is_unknown_without_a_price(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         ran(asked(talk(ada, 50)))

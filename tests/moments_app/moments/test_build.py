@@ -1,4 +1,4 @@
-"""Building moments: with the real database and a real model server."""
+"""Building moments, with the real database and a real model server."""
 
 import json
 import threading
@@ -112,7 +112,7 @@ class TestWhen:
 
 
 class TestWhich:
-    """The turns compacted: the worked examples of the lag."""
+    """Which turns are compacted, with the worked examples of the lag."""
 
     def test_of_250_turns_175_are_compacted_and_75_stay_live(self, ada: UserProfile) -> None:
         session = talk(ada, 250)
@@ -135,7 +135,7 @@ class TestWhich:
         session = talk(ada, 40, text="word " * 2500)
         work_off()
         session.refresh_from_db()
-        # 40 turns of 2,550 tokens cross 100,000; by share 12 would stay.
+        # 40 turns of 2,550 tokens exceed 100,000; the percentage alone would leave 12
         assert session.last_moment_message_idx == 29
 
     def test_a_lag_of_zero_compacts_everything(self, ada: UserProfile) -> None:
@@ -212,7 +212,7 @@ class TestWhich:
 
 
 class TestWhat:
-    """What a build leaves."""
+    """The result of a build."""
 
     def test_moments_have_provenance(self, ada: UserProfile) -> None:
         session = talk(ada, 50)
@@ -337,10 +337,10 @@ class TestWhat:
 
 
 class TestMeanwhile:
-    """Things that happen while the engine is thinking."""
+    """Changes while the engine is working."""
 
     def held_build(self, session: Session, server: OpenAIServer) -> tuple[threading.Thread, Job]:
-        """A forced build, in a thread, held in the engine."""
+        """A forced build in a thread, held in the engine."""
         job = Job.objects.request("build_moments", session, requested_by="test", force=True)
 
         def work() -> None:

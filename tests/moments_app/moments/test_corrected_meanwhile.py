@@ -1,4 +1,4 @@
-"""A fact that is corrected while an engine reads: nothing is written from what it read before the correction."""
+"""A fact that is corrected while an engine works: nothing derived from the outdated text is stored."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +23,7 @@ SAID = "My daughter is called Maya."
 
 
 def daughter(user: UserProfile) -> MemoryAtom:
-    """A fact, from the first turn of a session."""
+    """Create a fact from the first turn of a session."""
     at = datetime(2025, 1, 20, tzinfo=UTC)
     said = [NewMessage("user", SAID, created_at=at), NewMessage("assistant", "A lovely name.", created_at=at)]
     session = arrived_when_said(append(user, "s1", said).session)
@@ -40,7 +40,7 @@ def run(process: str, session: Session) -> Job:
 
 
 def correct_meanwhile(model: OpenAIServer, fact: MemoryAtom) -> None:
-    """Have the fact corrected while the model answers the next request."""
+    """Correct the fact while the model answers the next request."""
 
     def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
         on_its_own_connection(lambda: correct(fact, correcting("User: My daughter is called Mia."), requested_by="t"))

@@ -1,4 +1,4 @@
-"""One write: a formation drafts the episodes of its turns; a build publishes them without reading the turns again."""
+"""Formation drafts the episodes of its turns, and a build publishes them without reading the turns again."""
 
 import json
 from typing import Any
@@ -34,12 +34,12 @@ def chats(server: OpenAIServer) -> list[dict[str, Any]]:
 
 
 def read(server: OpenAIServer) -> list[str]:
-    """The text of each turn that the model was sent, as often as it was."""
+    """Return the text of each turn in the requests, including repetitions."""
     return [turn["text"] for body in chats(server) for turn in behave.turns_of(body)]
 
 
 def drafts() -> list[tuple[int, int]]:
-    """The ranges that drafts cover."""
+    """Return the ranges of drafts."""
     return list(EpisodeDraft.objects.order_by("first_sequence").values_list("first_sequence", "last_sequence"))
 
 
@@ -88,7 +88,7 @@ def test_a_build_sends_only_turns_that_no_formation_has_read(ada: UserProfile, m
 
 
 def with_a_gap(user: UserProfile) -> Session:
-    """A session of 40 turns: all are formed, and only the last 20 are in a draft."""
+    """Return a session of 40 turns that are all formed, where only the last 20 have a draft."""
     session = talk(user, 20)
     form(session)
     EpisodeDraft.objects.all().delete()
@@ -98,7 +98,7 @@ def with_a_gap(user: UserProfile) -> Session:
 
 
 def text_of(session: Session, *, before: int) -> list[str]:
-    """The text of the turns before a sequence, in order."""
+    """Return the texts of the turns before a sequence, in order."""
     said = session.messages.turns().filter(sequence__lt=before).order_by("sequence")
     return list(said.values_list("content", flat=True))
 
@@ -264,7 +264,7 @@ def test_row_10_a_retraction_takes_every_moment_of_the_call_that_had_the_turn(
     build(session)
     build(session, lag=0)
     retract(Session.objects.get(), [49], reason="planted", requested_by="test")
-    assert not Moment.objects.exists()  # all of them are of one call
+    assert not Moment.objects.exists()  # all of them belong to one call
 
 
 @pytest.mark.slow
@@ -275,7 +275,7 @@ def test_row_10_a_retraction_takes_a_moment_whose_text_tells_of_a_turn_that_is_n
     form(session)
     build(session)
     session.refresh_from_db()
-    assert session.built_to == 34  # the draft of turns 20 to 39 is cut there
+    assert session.built_to == 34  # the draft of turns 20 to 39 ends there
     made = retract(session, [37], reason="planted", requested_by="test")
     assert not Moment.objects.exists()
     build(Session.objects.get(), lag=0)

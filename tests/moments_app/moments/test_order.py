@@ -1,4 +1,4 @@
-"""What happened later comes later, whatever was built, imported, retried or made anew first."""
+"""Moments are ordered by time, in whatever order they were built, imported, retried or rebuilt."""
 
 from datetime import timedelta
 from itertools import permutations
@@ -36,18 +36,18 @@ DAYS = {"first": 0, "second": 100, "third": 200}
 
 
 def converse(user: UserProfile, name: str) -> Session:
-    """A session of its own day."""
+    """Create a session on its day."""
     return talk(user, 45, session_id=name, days=DAYS[name])
 
 
 def in_time(user: UserProfile) -> list[str]:
-    """Keys, the latest first, found out without the order that is tested."""
+    """Return the keys, newest first, computed without the tested order."""
     rows = Moment.objects.for_user(user).values_list("source_session__session_id", "first_sequence", "key")
     return [key for *_, key in sorted(rows, key=lambda row: (DAYS[row[0]], row[1]), reverse=True)]
 
 
 def assert_one_order_everywhere(user: UserProfile, service: Api, root: Client) -> None:
-    """List, chain, context, latest boundary and the operator's pages say the same."""
+    """Check that list, chain, context, latest boundary and operator pages have the same order."""
     keys = in_time(user)
     assert_chain_is_whole(user)
     listed = service.get("moments", user_id=user.user_id, limit=200).json()["moments"]
@@ -162,7 +162,7 @@ def test_row_37_one_that_arrives_in_between_changes_its_three_neighbours_and_not
 
 @pytest.mark.slow
 def test_row_37_linking_costs_the_same_however_many_moments_come_later(ada: UserProfile) -> None:
-    """By the rows that its plan reads: a few for each place, by the index that begins with the person."""
+    """Count the rows that the plan reads: a few per place, by the index that starts with the person."""
     place = remember(ada, 200)[2]
     for number in range(3):
         remember(UserProfile.objects.ensure(f"person-{number}"), 100)

@@ -1,4 +1,4 @@
-"""Moments made anew: the new ones stand where the old ones stood, or nothing changes."""
+"""Rebuilding moments: the new ones replace the old ones, or nothing changes."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def anew(handler: behave.Handler, body: dict[str, Any]) -> None:
-    """Moments of other names than the first time, and another profile."""
+    """Return moments with other names than the first time, and another profile."""
     answer = behave.moments_of(body)
     for number, moment in enumerate(answer["moments"]):
         moment["name"] = f"Anew {number}"
@@ -39,13 +39,13 @@ def anew(handler: behave.Handler, body: dict[str, Any]) -> None:
 
 
 def ask(session: Session) -> Job:
-    """A rebuild, asked for as an operator does."""
+    """Queue a rebuild as an operator does."""
     return Job.objects.request(RebuildMoments.name, session, requested_by="operator:eve", force=True)
 
 
 @pytest.fixture
 def session(model_server: OpenAIServer, transactional_db: None, kept_rows: KeptRows) -> Session:
-    """Three builds, the last turns live."""
+    """A session with three builds and live turns."""
     kept_rows.have("three builds", build_thrice)
     return Session.objects.get()
 
@@ -57,7 +57,7 @@ def build_thrice() -> None:
 
 
 class TestRebuild:
-    """What changes and what doesn't."""
+    """What a rebuild changes."""
 
     @pytest.mark.slow
     def test_all_moments_are_rebuilt_with_the_prompt_in_force(
@@ -156,7 +156,7 @@ class TestRebuild:
 
 
 class TestMeanwhile:
-    """What happens while the engine is thinking."""
+    """Changes while the engine is working."""
 
     def held(self, session: Session, server: OpenAIServer) -> tuple[threading.Thread, Job]:
         job = ask(session)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def circuit(ada: UserProfile) -> Circuit:
-    """One that is open and holds a job."""
+    """An open circuit that holds a job."""
     circuit = Circuit.objects.create(
         engine="openai:gpt",
         work="text",

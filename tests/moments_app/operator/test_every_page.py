@@ -1,4 +1,4 @@
-"""What holds on every page: rights, escaping, and the number of queries."""
+"""Rules for every page: permissions, escaping, and the number of queries."""
 
 import re
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def everything_shown(root: Client) -> list[str]:
-    """The text of every page that shows something of Ada."""
+    """Return the text of every page that shows data of Ada."""
     models = [Session, Moment, UserProfile, Job, PromptResource, Event, Entity, Summary, ContextReceipt]
     pages = [page(root, list_url(model)) for model in models]
     return pages + [page(root, change_url(thing)) for model in models for thing in model._default_manager.all()[:4]]

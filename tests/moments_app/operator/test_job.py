@@ -41,7 +41,7 @@ def history(job: Job) -> list[str]:
 
 
 class TestList:
-    """Finding the jobs one looks for."""
+    """Searching for jobs."""
 
     def test_only_failed_jobs_are_retried(self, root: Client, failed: Job, bo: UserProfile) -> None:
         completed = build(talk(bo, 60))
@@ -131,7 +131,7 @@ class TestList:
 
 
 class TestPage:
-    """One job, told."""
+    """The page of a job."""
 
     def test_a_failed_job_shows_its_error_and_can_be_retried(self, root: Client, failed: Job) -> None:
         shown = page(root, change_url(failed))
@@ -199,7 +199,7 @@ class TestPage:
 
 
 class TestEngineCalls:
-    """The list of calls."""
+    """The list of engine calls."""
 
     @pytest.mark.slow
     def test_failed_calls_are_found_by_outcome_and_kind(self, root: Client, failed: Job, built: Session) -> None:

@@ -93,7 +93,7 @@ class TestMoment:
 
 
 class TestList:
-    """Finding moments."""
+    """Searching for moments."""
 
     @pytest.mark.parametrize(
         ("asked", "found"),
@@ -124,7 +124,7 @@ class TestList:
     ) -> None:
         moments = remember(ada, 4)
         moments[1].delete()
-        moments[1].save(force_insert=True)  # made anew
+        moments[1].save(force_insert=True)  # recreated
         shown = page(root, list_url(Moment), **asked)
         keys = [moment.key for moment in moments]
         assert sorted(keys, key=lambda key: shown.index(f">{key}<")) == keys[::-1]

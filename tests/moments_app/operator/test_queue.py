@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class TestSchedules:
-    """What runs by itself."""
+    """Scheduled tasks."""
 
     @pytest.fixture
     def embed(self, transactional_db: None) -> Schedule:

@@ -1,4 +1,4 @@
-"""After a retraction, a page asks the person's memory again, and shows what still says the retracted text."""
+"""After a retraction, a page searches the person's memory again and shows what still contains the retracted text."""
 
 import html
 import re
@@ -27,7 +27,7 @@ def _receipts(settings: Settings) -> None:
 
 
 def retract(root: Client, sequences: str = "0", *, leave: bool = False) -> str:
-    """Retract turns as an operator does, and return the page that is shown next."""
+    """Retract turns as an operator does, and return the page that follows."""
     session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
     ticked = re.findall(r'name="answer" value="([^"]+)"', root.get(url, {"sequences": sequences}).content.decode())
@@ -37,7 +37,7 @@ def retract(root: Client, sequences: str = "0", *, leave: bool = False) -> str:
 
 
 def questions(page: str) -> dict[str, str]:
-    """The questions that were asked, each with its source."""
+    """Return the questions that were searched, each with its source."""
     return dict(re.findall(r'<li>([^<]*) <span class="rem-meta">(.*?)</span></li>', page))
 
 

@@ -1,4 +1,4 @@
-"""The account of where every turn is."""
+"""The coverage of turns by memory."""
 
 from io import StringIO
 from pathlib import Path
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def places(user: UserProfile | None = None) -> dict[str, Any]:
-    """Where turns are, without what is 0."""
+    """Return the counts that are not 0."""
     return {name: value for name, value in vars(coverage(user)).items() if value and name != "oldest_waiting"}
 
 

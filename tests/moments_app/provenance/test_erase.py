@@ -1,4 +1,4 @@
-"""Row 11: an erased person leaves no trace, and whatever is somebody else's stays."""
+"""Row 11: an erased person leaves no trace, and data of others stays."""
 
 import json
 import re
@@ -48,7 +48,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def dumped() -> dict[str, list[str]]:
-    """Every row of every table as text, the queue's and its results unpacked."""
+    """Return every row of every table as text, with unpacked tasks and results of the queue."""
     found = {}
     with connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
@@ -59,7 +59,7 @@ def dumped() -> dict[str, list[str]]:
 
 
 def rows_of(user: UserProfile) -> dict[str, list[str]]:
-    """Every row that carries a person's key, as text."""
+    """Return every row with the key of a person, as text."""
     named = """
         SELECT table_name, column_name FROM information_schema.columns
         WHERE column_name ~ '^user_(id|pk)$' AND data_type = 'bigint' AND table_name ~ '^(sessions|moments)_app'
@@ -75,7 +75,7 @@ def rows_of(user: UserProfile) -> dict[str, list[str]]:
 
 
 def traces(marker: str, folder: Path) -> list[str]:
-    """Where the marker is found: tables, the queue, files, the cache, what waits to be written."""
+    """Return where the marker is found: tables, the queue, files, the cache, buffered items."""
     places = [table for table, rows in dumped().items() if any(marker in row.lower() for row in rows)]
     files = [path for path in folder.rglob("*") if path.is_file()]
     places += [str(path) for path in files if marker.encode() in path.read_bytes().lower()]
@@ -85,7 +85,7 @@ def traces(marker: str, folder: Path) -> list[str]:
 
 
 def plant(marker: str, service: Api, folder: Path) -> UserProfile:
-    """A person with the marker in every field that takes a text, through the real interfaces where there is one."""
+    """Create a person with the marker in every text field, over the real interfaces where they exist."""
     name = f"user-{marker}"
     session = f"session-{marker}"
     text = {"metadata": {marker: [marker]}}
@@ -118,7 +118,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
     served_lines.waiting.flush()
     receipts.waiting.flush()
     accesses.waiting.flush()
-    service.get("memory/context", **asked)  # and a receipt that waits to be written
+    service.get("memory/context", **asked)  # and a receipt that is not written yet
     _key, text_of_key = ApiKey.objects.issue(marker, user=user, scope="admin")
     Api(text_of_key).patch(f"users/{name}", summary=f"Still {marker}.")
     work_off()
@@ -127,7 +127,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
 
 
 def plant_by_hand(marker: str, user: UserProfile, session: Session, folder: Path) -> None:
-    """What comes from accidents, other hosts, or other parts of the product."""
+    """Add data that accidents, other hosts or other parts of the product would leave."""
     [login] = User.objects.all()
     for row in (user, session, MemoryAtom.objects.filter(user=user)[0], Moment.objects.filter(user=user)[0]):
         LogEntry.objects.log_actions(login.pk, [row], CHANGE, change_message=f"Changed {marker}.")
@@ -202,16 +202,16 @@ def test_the_preview_counts_what_is_erased(ada: UserProfile, bo: UserProfile) ->
     after = dumped()
     logs = {"sessions_app_event"}
     lost = {name: len(rows) - len(after[name]) for name, rows in before.items() if name not in logs}
-    lost["moments_app_job"] += 1  # the removal of archived files was queued meanwhile
+    lost["moments_app_job"] += 1  # the removal of archived files was queued
     assert erased.rows == told
-    assert sum(lost.values()) == told.total() + 1  # the profile
+    assert sum(lost.values()) == told.total() + 1  # the profile is the additional row
 
 
 # --- what agents learned ---
 
 
 def said_by(session: Session, stream: MemoryStream, content: str, **fields: Any) -> MemoryAtom:
-    """An atom of a shard that came from somebody's session."""
+    """Add an atom to a shard that derives from a person's session."""
     return note(stream, content, source_session=session, source_user=session.user, **fields)
 
 
@@ -220,7 +220,7 @@ class TestShards:
 
     @pytest.fixture
     def kilns(self, ada: UserProfile, bo: UserProfile) -> MemoryStream:
-        """Bo's item was folded in first, then one of each of them, then Bo's again; another of each waits."""
+        """A shard with Bo's item consolidated first, then one of each person, then Bo's again. One of each waits."""
         stream, of_ada, of_bo = shard("kilns"), talk(ada, 2), talk(bo, 2)
         said_by(of_bo, stream, "Bo one.")
         fold(stream)
@@ -308,15 +308,15 @@ class TestShards:
 
 
 def traced(text: str) -> list[str]:
-    """The tables that have this text."""
+    """Return the tables that contain this text."""
     return [table for table, rows in dumped().items() if any(text in row.lower() for row in rows)]
 
 
-# --- meanwhile ---
+# --- concurrent work ---
 
 
 class running:  # noqa: N801 (reads as a sentence)
-    """A job that waits for its engine's answer while the block runs; afterwards it gets it, and ends."""
+    """A job that waits for the answer of its engine during the block. Afterward it gets the answer and ends."""
 
     def __init__(self, job: Job, server: OpenAIServer) -> None:
         self._server = server
@@ -340,7 +340,7 @@ class running:  # noqa: N801 (reads as a sentence)
 
 
 class TestMeanwhile:
-    """Whatever else goes on."""
+    """Concurrent work of any kind."""
 
     @pytest.mark.parametrize("process", [BuildMoments.name, FormMemories.name])
     def test_row_11_a_job_that_waits_for_its_engine_writes_nothing(
@@ -432,16 +432,16 @@ class TestMeanwhile:
 
 
 def recover_one() -> None:
-    """Runs a job that is due, as a worker does."""
+    """Run a due job as a worker does."""
     for job_id in queued_job_ids()[:1]:
         run_job(job_id)
 
 
-# --- who may, and what is told ---
+# --- permissions and receipts ---
 
 
 class TestAsking:
-    """The ways to ask for it."""
+    """The interfaces for erasing a person."""
 
     def test_the_api_returns_the_numbers_of_erased_rows(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 3)
@@ -498,7 +498,7 @@ class TestAsking:
             and "facts and observations: 1" in out.getvalue()
             and "Nothing was erased" in out.getvalue()
         )
-        monkeypatch.setattr("sys.stdin", StringIO())  # nobody is there, as in a script
+        monkeypatch.setattr("sys.stdin", StringIO())  # no terminal, as in a script
         with pytest.raises(CommandError, match="use --yes"):
             call_command("erase_user", "ada", stdout=out)
         assert UserProfile.objects.exists()
@@ -515,7 +515,7 @@ class TestAsking:
 
 
 class TestProof:
-    """It leaves nothing, or undoes everything."""
+    """An erasure leaves nothing, or rolls everything back."""
 
     @pytest.mark.parametrize("deferred", ["", "DEFERRABLE INITIALLY DEFERRED"])
     def test_row_11_rows_that_nobody_knew_of_undo_it_all(self, ada: UserProfile, deferred: str) -> None:
@@ -619,14 +619,14 @@ class TestProof:
 
 
 class IdleStorage(FileSystemStorage):
-    """Accepts deletions, and does nothing."""
+    """Accepts deletions without doing them."""
 
     def delete(self, name: str) -> None:
         pass
 
 
 class BrokenStorage(FileSystemStorage):
-    """Can't remove anything."""
+    """Fails to delete."""
 
     def delete(self, name: str) -> None:
         raise OSError("read-only file system")

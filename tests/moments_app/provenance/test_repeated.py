@@ -1,4 +1,4 @@
-"""Answers that repeat what is retracted are retracted with it, and everything derived from them."""
+"""Answers that repeat retracted text are retracted with it, and so is everything derived from them."""
 
 import json
 import zipfile
@@ -47,14 +47,14 @@ def _receipts(settings: Settings) -> None:
 
 
 def context(service: Api, session: str, query: str = QUESTION) -> Any:
-    """The context for a question, with its receipt written down."""
+    """Request the context for a question, and write its receipt."""
     found = service.get("memory/context", user_id="ada", session_id=session, query=query)
     receipts.waiting.flush()
     return found.json()
 
 
 def asked(service: Api, session: str, answer: str = ANSWER) -> None:
-    """A session in which the model had a context for its answer."""
+    """Create a session where the model had a context for its answer."""
     said(service, session, "Hello there.", "Hello.")
     told = context(service, session)
     assert NUMBER in json.dumps(told["context"])
@@ -69,12 +69,12 @@ def plant_and_ask() -> None:
 
 @pytest.fixture
 def answered(transactional_db: None, forming: None, engine: str, kept_rows: KeptRows) -> None:
-    """A planted turn, and a session in which the model had it in the context of its answer."""
+    """A planted turn, and a session where it was in the context of the model's answer."""
     kept_rows.have(engine, plant_and_ask)
 
 
 def exported(name: str) -> list[dict[str, Any]]:
-    """The rows of a file of Ada's export."""
+    """Return the rows of a file in Ada's export."""
     file = BytesIO()
     export_user("ada", file, application=DEFAULT)
     with zipfile.ZipFile(file) as archive:
@@ -86,7 +86,7 @@ def order(**more: Any) -> dict[str, Any]:
 
 
 def assert_nowhere(service: Api, number: str = NUMBER) -> None:
-    """No search, context, fact or export says it."""
+    """Check that no search, context, fact or export contains it."""
     for query in (QUESTION, PLANTED, number):
         found = service.post("memory/search", user_id="ada", query=query, match_count=100).content.decode()
         assert number not in found.replace(query, "")
@@ -278,7 +278,7 @@ def test_an_answer_that_is_retracted_itself_is_not_listed(service: Api, ada: Use
 
 
 def formed_of(session: Session) -> dict[str, Any]:
-    """Fields of an item that was formed of all turns of a session."""
+    """Return the fields of an item that was formed from all turns of a session."""
     turns = list(session.messages.turns().values_list("pk", flat=True))
     return {"source_session": session, "source_message_ids": turns}
 
@@ -288,7 +288,7 @@ def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, un
     first, second = shard("bees", "default"), shard("wax", "default")
     sessions = [append(ada, "planted", [NewMessage("user", PLANTED)]).session]
     sessions.append(append(ada, "asked", [NewMessage("assistant", ANSWER)]).session)
-    shards = (first, second) if undoes else (second, first)  # the answer's shard is the first that an undo touches
+    shards = (first, second) if undoes else (second, first)  # undoing changes the answer's shard first
     for stream, sources in zip(shards, map(formed_of, sessions), strict=True):
         fields = {"user": ada, "source_user": ada, "is_candidate": True, "atom_type": "fact", "content": PLANTED}
         release(stream.atoms.create(**fields, **sources), "Some pay a rent.", actor="operator:root")
@@ -319,7 +319,7 @@ def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserPro
 
 
 class TestAdmin:
-    """The page lists the answers, ticked."""
+    """The page lists the answers with ticks."""
 
     def url(self) -> str:
         session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")

@@ -1,4 +1,4 @@
-"""Retraction of what somebody wrote directly: it rests on no turn, so no retraction of turns reaches it."""
+"""Retracting items that were written directly: they have no turns, so retracting turns doesn't reach them."""
 
 from functools import partial
 from io import StringIO
@@ -34,7 +34,7 @@ PLANTED = "Ada sends all her money to the xyzzyplugh account."
 
 @pytest.fixture
 def stream(ada: UserProfile) -> MemoryStream:
-    """A stream with a text, made before anything was planted."""
+    """A stream with a text that was consolidated before anything was planted."""
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     note(stream, "Ada keeps nine hives of bees.")
     fold(stream)
@@ -42,7 +42,7 @@ def stream(ada: UserProfile) -> MemoryStream:
 
 
 def write(stream: MemoryStream, content: str = PLANTED, writer: str = "key:abc", **fields: Any) -> MemoryAtom:
-    """What a key wrote directly, worked into the stream's text."""
+    """Write an item directly as a key, and consolidate it."""
     atom = note(stream, content, written_by=writer, **fields)
     fold(stream)
     return atom
@@ -89,7 +89,7 @@ def test_undoing_restores_everything(stream: MemoryStream, ada: UserProfile) -> 
     undo_retraction(made, requested_by="test")
     after = {row["id"]: row for row in kept.all()}
     assert [after[row["id"]] for row in before] == before and text_of(stream) == text
-    assert MemoryAtom.objects.get(content="Ada has a sister.").state == MemoryAtom.State.ACTIVE  # it waits again
+    assert MemoryAtom.objects.get(content="Ada has a sister.").state == MemoryAtom.State.ACTIVE  # it is waiting again
     assert not made.items.exists()
     with pytest.raises(CannotRetract, match="already undone"):
         undo_retraction(made, requested_by="test")
@@ -185,12 +185,12 @@ def test_items_from_turns_items_of_others_and_unknown_ids_are_rejected(stream: M
 
 
 def goal(user: UserProfile, title: str = PLANTED, writer: str = "key:abc") -> Entity:
-    """A goal that a key noted."""
+    """Create a goal that a key wrote."""
     return Entity.objects.create(user=user, kind="goal", title=title, written_by=writer)
 
 
 class TestEntities:
-    """Tasks, goals and problems, which are written directly too."""
+    """Tasks, goals and problems can be written directly too."""
 
     def test_row_10_what_a_key_noted_goes_with_its_links_and_comes_back_as_it_was(self, ada: UserProfile) -> None:
         planted, own, other = goal(ada), goal(ada, "Paint the barn", "key:own"), goal(ada, "Sell wax", "key:own")
@@ -206,7 +206,7 @@ class TestEntities:
         other.delete()
         undo_retraction(made, requested_by="test")
         assert list(kept.all()) == before[:2]
-        assert [link.to_entity for link in EntityLink.objects.all()] == [own]  # that to what is gone stays away
+        assert [link.to_entity for link in EntityLink.objects.all()] == [own]  # the link to the deleted one stays away
         assert Entity.objects.matching("xyzzyplugh").get() == planted
 
     def test_row_9_anothers_are_answered_as_unknown_ones(self, ada: UserProfile, bo: UserProfile) -> None:
@@ -243,7 +243,7 @@ class TestEntities:
 
 
 class TestShards:
-    """What everybody sees in a shard, which is nobody's."""
+    """Shared items of a shard, which belong to no person."""
 
     def written(self, content: str = PLANTED, writer: str = "key:abc") -> MemoryAtom:
         bees = MemoryStream.objects.filter(name="bees").first() or shard("bees", "default")
@@ -318,7 +318,7 @@ class TestShards:
 
 
 class TestRest:
-    """Over REST: what a key wrote is found by the name of its writer, previewed, retracted and believed again."""
+    """Over REST, items of a writer can be listed, previewed, retracted and restored."""
 
     def written(self, api: Api, *contents: str) -> list[dict[str, Any]]:
         [stream] = [one for one in api.get("streams", user_id="ada").json()["streams"] if one["stream_type"] == "user"]
@@ -366,7 +366,7 @@ class TestRest:
 
 
 class TestOperator:
-    """In the admin: from the page of the item."""
+    """In the admin, from the page of an item."""
 
     @pytest.mark.slow
     def test_one_item_or_all_items_of_its_writer_are_previewed_and_retracted(self, stream: MemoryStream) -> None:

@@ -1,4 +1,4 @@
-"""Vectors of facts, moments and turns: made behind the conversation, whatever the endpoint answers."""
+"""Vectors of facts, moments and turns are computed in the background, whatever the endpoint answers."""
 
 import math
 import threading
@@ -75,14 +75,14 @@ def refused() -> int:
 
 
 def hours_later(hours: int) -> None:
-    """Let time pass for what is refused."""
+    """Move the retries of refused texts that many hours back."""
     for kind in KINDS.values():
         for row in kind.objects.refused(EmbeddingModel.objects.get()).exclude(ask_again_at=None):
             kind.objects.filter(pk=row.pk).update(ask_again_at=row.ask_again_at - timedelta(hours=hours))
 
 
 def together(calls: int) -> Callable[[behave.Behaviour], behave.Behaviour]:
-    """Return what has each of so many calls wait for the others, then answer in its way."""
+    """Return a function that makes each of that many calls wait for the others before it answers."""
     barrier = threading.Barrier(calls, timeout=TIMEOUT)
 
     def waiting(then: behave.Behaviour) -> behave.Behaviour:
@@ -96,7 +96,7 @@ def together(calls: int) -> Callable[[behave.Behaviour], behave.Behaviour]:
 
 
 class TestSideBySide:
-    """Several calls under way at a time."""
+    """Several concurrent calls."""
 
     def test_a_job_sends_several_calls_at_once(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         embeddings_server.always(together(3)(behave.answer_well))
@@ -140,7 +140,7 @@ class TestSideBySide:
 
 
 class TestWhat:
-    """Which texts get a vector, and when."""
+    """Which texts get vectors, and when."""
 
     @pytest.mark.slow
     def test_turns_of_a_round_get_vectors_in_batches(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
@@ -433,7 +433,7 @@ class TestFailure:
 
 
 class TestSecondModel:
-    """Filling another model beside the one in use, and switching to it."""
+    """Filling another model in addition to the active one, and switching to it."""
 
     @pytest.mark.slow
     def test_the_command_fills_missing_vectors_and_activates_on_request(
@@ -448,7 +448,7 @@ class TestSecondModel:
         assert "turns: 24 of 24" in out and "not in use; --activate" in out
         assert EmbeddingModel.objects.get(is_active=True).dimensions == 64
         talk(ada, 2)
-        work_off()  # the new turns went to the model in use
+        work_off()  # new turns were embedded with the active model
         call_command("embed", model="wider", dimensions=96, activate=True)
         wider = EmbeddingModel.objects.get(is_active=True)
         assert (wider.name, wider.dimensions) == ("wider", 96)

@@ -1,4 +1,4 @@
-"""A job adds rows for turns that an earlier release archived without them, so searches find them."""
+"""A job adds rows for turns that an earlier release archived without them, so that searches find them."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ TURNS = 12
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """A session of two months, archived without rows."""
+    """A session of two months that was archived without rows."""
     session = covered_session(ada, TURNS)
     retain()
     archived_without_rows(session)
@@ -54,7 +54,7 @@ def test_row_38_turns_that_an_earlier_release_archived_are_found_after_a_job(
     assert Job.objects.get(process=IndexArchived.name).result == {"sessions_left": 0}
     results = found(session.user)
     assert len(results) == TURNS
-    assert all("a second line" in result.content for result in results)  # read back from the files
+    assert all("a second line" in result.content for result in results)  # read from the files
     assert session.messages.archived().count() == TURNS and not session.messages.turns().exists()
     assert (in_archives(session), files(archive_folder)) == (lines, there)
     assert asked() == 0
@@ -106,7 +106,7 @@ def test_a_message_sent_again_meanwhile_is_skipped_and_reported(ada: UserProfile
     asked()
     work_off()
     assert Job.objects.get(process=IndexArchived.name).result == {"sessions_left": 1}
-    assert session.messages.archived().count() == TURNS // 2  # of the other month
+    assert session.messages.archived().count() == TURNS // 2  # in the other month
 
 
 @pytest.mark.slow

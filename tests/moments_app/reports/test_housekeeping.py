@@ -1,4 +1,4 @@
-"""Old records of work go; what leads somewhere stays."""
+"""Old records of work are deleted, except those that others refer to."""
 
 from datetime import timedelta
 from io import StringIO
@@ -29,7 +29,7 @@ def age(days: int) -> None:
 def test_old_jobs_and_calls_without_results_are_deleted(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     build(session)
-    build(session)  # nothing beyond the lag
+    build(session)  # no turns beyond the lag
     count(ada)
     age(29)
     assert housekeeping() == Tidied()

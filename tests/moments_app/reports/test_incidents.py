@@ -33,7 +33,7 @@ def call(job: Job, kind: str = "", *, engine: str = ENGINE, version: PromptVersi
 
 
 def fail(name: str, kind: str = "server_error", *, process: str = "build_moments", times: int = 1, **how: Any) -> Job:
-    """A job of a person whose calls failed, and that waits for a retry."""
+    """Create a job of a person whose calls failed. It waits for a retry."""
     job = job_of(name, process)
     for _ in range(times):
         call(job, kind, **how)
@@ -67,7 +67,7 @@ def test_without_failures_there_are_no_incidents(ada: UserProfile) -> None:
 
 
 def fail_alone(name: str, *others: str, kind: str = "server_error", **how: Any) -> Job:
-    """A job of a person whose calls fail while others are answered."""
+    """Create a job of a person whose calls fail while others are answered."""
     job = fail(name, kind, times=2, **how)
     answer(*others)
     call(job, kind)
@@ -131,7 +131,7 @@ def open_circuit(*held: Job, engine: str = ENGINE, work: str = "text", **fields:
 
 
 class TestAnEngine:
-    """The engine is the cause if nobody is answered."""
+    """The engine is the cause if no calls are answered."""
 
     @pytest.mark.slow
     def test_one_outage_is_one_incident_that_counts_each_job_once(self) -> None:
@@ -202,7 +202,7 @@ def mute(incident: Incident) -> None:
 
 
 class TestMuting:
-    """A muted incident is the last, and does not vanish."""
+    """A muted incident is shown last and does not disappear."""
 
     def test_a_muted_incident_stays_and_is_last(self) -> None:
         fail_for_good("ada", "rejected"), fail("bo", "invalid_answer")
@@ -270,7 +270,7 @@ def test_a_job_that_runs_again_keeps_its_incident_open() -> None:
 
 
 class TestItsJobs:
-    """An incident has the jobs of its cause, and of no other one with the same failure."""
+    """An incident has the jobs of its cause, and none of other incidents with the same failure."""
 
     def test_row_50_a_persons_incident_has_the_persons_jobs(self) -> None:
         of_engine, of_ada = fail("bo"), fail_alone("ada", "cy")
@@ -291,7 +291,7 @@ class TestItsJobs:
 
 
 def seconds(people: int) -> float:
-    """The shortest of three times that it takes to read the incidents of so many people more whose jobs failed."""
+    """Add people with failed jobs; return the shortest of three times that reading the incidents takes."""
     there, failure = UserProfile.objects.count(), FailureGroup.objects.get()
     names = (f"person-{number}" for number in range(there, there + people))
     users = UserProfile.objects.bulk_create(UserProfile(user_id=name, application_id=DEFAULT) for name in names)

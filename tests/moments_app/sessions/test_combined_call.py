@@ -1,4 +1,4 @@
-"""What is due together when a session is settled is asked for in one call, and stored as if each had asked."""
+"""Settling a session combines all due requests in one call. The results are stored as if requested separately."""
 
 import json
 from collections import Counter
@@ -33,13 +33,13 @@ def settle(session: Session) -> Job:
 
 
 def asked_for(server: OpenAIServer) -> list[str]:
-    """The purposes of the requests, in their order."""
+    """Return the purposes of the requests, in order."""
     chats = [body for body in server.requests if "input" not in body]
     return [body["response_format"]["json_schema"]["name"].replace("_", "-") for body in chats]
 
 
 def without(part: str, **other: Any) -> behave.Behaviour:
-    """The right answer, with another value for a part, or none."""
+    """Return the correct answer with one part replaced or missing."""
 
     def behaviour(handler: behave.Handler, body: dict[str, Any]) -> None:
         answer = right_answer(body)
@@ -118,7 +118,7 @@ def test_row_5_a_worker_that_died_before_the_commit_left_nothing_and_all_is_writ
 
     session = talk(ada, 9)
     with monkeypatch.context() as patch:
-        patch.setattr("moments_app.sessions.settle._tell", die)  # the last of the commit
+        patch.setattr("moments_app.sessions.settle._tell", die)  # the last step of the commit
         with pytest.raises(Killed):
             settle(session)
     session.refresh_from_db()
@@ -177,7 +177,7 @@ def test_sessions_that_are_settled_soon_are_not_formed_first(
 
 
 def many(user: UserProfile, count: int) -> list[Session]:
-    """Ask for the settling of small sessions."""
+    """Queue the settling of small sessions."""
     sessions = [talk(user, 4, session_id=f"s{number}", days=number) for number in range(count)]
     for session in sessions:
         Job.objects.request(Settle.name, session, requested_by="test")

@@ -1,4 +1,4 @@
-"""Digests: what a session leaves behind when it pauses, and what is learned from it."""
+"""Digests: what a session leaves when it pauses, and the lessons learned from it."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def digest(session: Session, **params: Any) -> Job:
-    """A forced digest, run at once."""
+    """Run a forced digest at once."""
     job = run_job(
         Job.objects.request(DigestSession.name, session, requested_by="test", force=True, params=params).job_id
     )
@@ -42,7 +42,7 @@ def latest(session: Session) -> Message:
 
 
 def lessons() -> list[tuple[str, str]]:
-    """The waiting lessons, each with the agent whose they are."""
+    """Return the waiting lessons with their agents."""
     return list(MemoryAtom.objects.active().order_by("id").values_list("stream__agent_id", "content"))
 
 
@@ -157,7 +157,7 @@ class TestWhatIsLeft:
 
 
 class TestLessons:
-    """What is learned, and who sees it."""
+    """Lessons, and who sees them."""
 
     def test_lessons_are_added_to_streams_of_all_agents_and_of_the_sessions_agent(
         self, ada: UserProfile, model_server: OpenAIServer
@@ -226,7 +226,7 @@ class TestLessons:
 
 
 class TestWithoutAModel:
-    """The extractive engine."""
+    """Digests by the extractive engine."""
 
     def test_context_and_lessons_are_quoted_sentences(self, ada: UserProfile) -> None:
         said = [
@@ -368,7 +368,7 @@ class TestOnRequest:
 
 
 class TestByItself:
-    """Every so often, for sessions that go on."""
+    """Regular digests of continuing sessions."""
 
     def test_a_busy_session_is_digested_except_for_its_newest_turns(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer

@@ -1,4 +1,4 @@
-"""Formation: what of a conversation goes into which stream, and that nothing of it is lost or doubled."""
+"""Formation: which statements of a conversation go into which stream, without loss or duplicates."""
 
 import json
 from contextlib import suppress
@@ -47,7 +47,7 @@ def contents(**of: Any) -> list[str]:
 
 
 class TestWhen:
-    """When a formation is asked for."""
+    """When a formation is queued."""
 
     def test_a_formation_is_requested_at_the_interval_of_turns(self, ada: UserProfile, settings: Settings) -> None:
         few = settings.MEMORY_FORMATION.model_copy(update={"token_interval": 10**9})
@@ -75,7 +75,7 @@ class TestWhen:
     def test_a_quiet_session_is_formed_with_fewer_turns(self, ada: UserProfile, bo: UserProfile) -> None:
         talk(ada, 6)
         talk(bo, 3, session_id="short")
-        assert FormMemories().sweep() == Asked(1)  # their turns are of last spring
+        assert FormMemories().sweep() == Asked(1)  # their turns are months old
         Session.objects.update(last_arrived_at=timezone.now())
         work_off()
         talk(ada, 6)
@@ -93,7 +93,7 @@ class TestWhen:
 
 
 class TestStreams:
-    """Which streams there are."""
+    """Which streams exist."""
 
     def test_streams_of_session_and_person_are_added_once_on_first_use(self, ada: UserProfile) -> None:
         for _ in range(2):
@@ -137,7 +137,7 @@ class TestStreams:
 
 
 class TestItems:
-    """What is taken of an answer: the good items, each by itself."""
+    """Valid items of an answer are kept, each independently of the others."""
 
     def test_valid_items_are_kept_and_invalid_ones_counted_by_reason(
         self, ada: UserProfile, model_server: OpenAIServer
@@ -335,11 +335,11 @@ def test_row_9_atoms_and_streams_are_seen_by_their_person_and_shards_by_all(ada:
 
 
 class TestOwnModels:
-    """A stream may name the model that extracts for it."""
+    """A stream may name its own extraction model."""
 
     @pytest.fixture(autouse=True)
     def allowed(self, forming: None, settings: Settings, model_server: OpenAIServer) -> None:
-        """Two models beside the one for all."""
+        """Allow two additional models for streams."""
         allowed = settings.MEMORY_FORMATION.model_copy(update={"stream_models": ["large", "small"]})
         settings.MEMORY_FORMATION = allowed
 
@@ -446,7 +446,7 @@ def test_items_are_added_in_a_constant_number_of_queries_without_ended_ones(
         return [atom.content for atom in added], len(queries)
 
     last = ended.pk
-    add("first")  # what it asks for is asked for once
+    add("first")  # a second request is ignored
     last = stream.atoms.latest("pk").pk
     few, statements = add("first", "two", "two", ended.content)
     assert few == ["two"]

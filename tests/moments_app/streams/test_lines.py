@@ -1,4 +1,4 @@
-"""Trust row 31: an observation is absorbed only when the text that remains carries it; else it waits, and is found."""
+"""Row 31: an observation is absorbed only if the remaining text carries it. Otherwise it waits and can be found."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def session(ada: UserProfile) -> Session:
 
 @pytest.fixture
 def stream(session: Session) -> MemoryStream:
-    """Ada's."""
+    """The user stream of Ada."""
     MemoryStream.objects.ensure_for(session)
     return MemoryStream.objects.get(stream_type="user")
 
@@ -53,7 +53,7 @@ def note_all(stream: MemoryStream, things: list[str]) -> None:
 
 
 def answering(change: Callable[[list[dict[str, str]]], list[dict[str, Any]]]) -> behave.Behaviour:
-    """A model that answers with lines made of what it was given."""
+    """Return a model behavior that derives its lines from the request."""
 
     def behaviour(handler: Any, body: dict[str, Any]) -> None:
         lines = change(labelled(body))
@@ -67,7 +67,7 @@ def said(text: str, *labels: str) -> dict[str, Any]:
 
 
 def in_text(stream: MemoryStream) -> set[str]:
-    """What the lines of the text say of the things, by what they carry."""
+    """Return the content that the lines of the text carry."""
     carried = {pk for line in stream.atoms.lines() for pk in line.carries}
     return set(MemoryAtom.objects.filter(pk__in=carried).values_list("content", flat=True))
 
@@ -86,7 +86,7 @@ def found(api: Api, query: str) -> list[str]:
 
 
 def assert_nothing_is_lost(stream: MemoryStream, api: Api) -> None:
-    """Each thing is in the text or waits, never neither nor both, and is found."""
+    """Check that each thing is either in the text or waiting, and can be found."""
     owned = {f"Owns one {thing}." for thing in THINGS}
     assert in_text(stream) == absorbed(stream)
     assert absorbed(stream) | waiting(stream) == owned
@@ -96,7 +96,7 @@ def assert_nothing_is_lost(stream: MemoryStream, api: Api) -> None:
 
 
 class TestALimitThatHoldsAFewLines:
-    """Twenty observations, a text of four."""
+    """Twenty observations with a text of four lines."""
 
     @pytest.fixture
     def full(self, stream: MemoryStream) -> MemoryStream:
@@ -164,11 +164,11 @@ class TestALimitThatHoldsAFewLines:
 
 
 class TestAModelThatLosesThings:
-    """Its answer names half of what it got, or none, or what isn't there."""
+    """A model that returns half of the observations, none, or unknown ones."""
 
     @pytest.fixture
     def known(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
-        """With ten lines in the text, and ten observations that wait."""
+        """A stream with ten lines in its text and ten waiting observations."""
         note_all(stream, THINGS[:10])
         fold(stream)
         note_all(stream, THINGS[10:])
@@ -259,7 +259,7 @@ class TestAModelThatLosesThings:
 
 
 class TestByHand:
-    """What operators write into the text, and take out of it."""
+    """Lines that operators add to the text or remove from it."""
 
     @pytest.fixture
     def known(self, stream: MemoryStream) -> MemoryStream:
@@ -325,11 +325,11 @@ class TestByHand:
 
 
 class TestStatements:
-    """Lines are statements, which only their texts show."""
+    """Lines are statements that only their texts show."""
 
     @pytest.fixture
     def known(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
-        """With one line of a model's, of two observations."""
+        """A stream with one line of a model, derived from two observations."""
         note_all(stream, THINGS[:2])
         model_server.queue(answering(lambda parts: [said("Owns zwei Sachen.", "O1", "O2")]))
         fold(stream)
@@ -506,11 +506,11 @@ class TestGoingBack:
 
 
 class TestGoingBackToWhatChangedSince:
-    """A consolidation is undone after people changed what its lines, and those before it, contain."""
+    """Undoing a consolidation after people changed what its lines and earlier ones contain."""
 
     @pytest.fixture
     def merged(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
-        """Two lines became one: the first contained an anvil and bellows, the second a chisel."""
+        """A stream where two lines became one. The first carried an anvil and bellows, the second a chisel."""
         note_all(stream, THINGS[:2])
         model_server.queue(answering(lambda parts: [said("Owns zwei Sachen.", "O1", "O2")]))
         fold(stream)
@@ -564,11 +564,11 @@ def test_an_import_adds_a_statement_although_a_line_has_its_words(stream: Memory
 
 
 class TestLinesWithoutSources:
-    """Lines of which nobody recorded what they contain."""
+    """Lines without a record of what they carry."""
 
     @pytest.fixture
     def told(self, stream: MemoryStream) -> MemoryStream:
-        """With a line in words of a model's own."""
+        """A stream with a line in a model's own words."""
         note(stream, "Owns one anvil.")
         fold(stream)
         text = "A person of many tools."

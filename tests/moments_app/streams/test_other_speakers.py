@@ -1,4 +1,4 @@
-"""Other people who speak in a user's session: what they say of themselves is about them."""
+"""Other people who speak in a user's session: their statements about themselves are about them."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -31,7 +31,7 @@ def said(content: str, kind: str = "other", **fields: Any) -> Said:
 
 
 class TestDerived:
-    """What statements give, without a database."""
+    """The profile derived from statements, without a database."""
 
     def test_statements_are_below_the_headings_of_their_kinds(self) -> None:
         profile = derived(
@@ -89,7 +89,7 @@ class TestDerived:
 
 
 def everywhere(service: Api) -> dict[str, str]:
-    """The texts in which the present is told: the profile, and contexts."""
+    """Return the texts that state the present: the profile, and contexts."""
     context = {"user_id": "ada", "session_id": "now", "format": "markdown"}
     return {
         "profile": str(service.get("users/ada").json()),
@@ -159,7 +159,7 @@ def test_rewinding_a_formation_restores_the_profile(ada: UserProfile) -> None:
 
 
 class TestEdits:
-    """What an operator or the application writes."""
+    """Edits by an operator or the application."""
 
     def test_a_patch_opens_the_profile_and_the_next_one_replaces_it(self, ada: UserProfile, service: Api) -> None:
         say(ada, "s1", "2025-01-10", "I live in Oslo.")

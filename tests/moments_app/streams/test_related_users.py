@@ -1,4 +1,4 @@
-"""An item names the people it is about: that lets nobody see it, and goes with whom it names."""
+"""An item names the people it is about. That doesn't show it to them, but it is erased with them."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ MARKER = "quincejam"
 
 @pytest.fixture
 def atom(ada: UserProfile, bo: UserProfile) -> MemoryAtom:
-    """A fact of Ada's about Bo."""
+    """A fact of Ada about Bo."""
     session = append(ada, "s1", [NewMessage("user", f"Bo is a patient in the clinic for {MARKER}.")]).session
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     turns = list(session.messages.values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""What one person says stays with them, and what an operator releases of it reaches others, in other words."""
+"""A person's messages stay private. Only what an operator releases reaches others, in other words."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ KILN = "Open the kiln's vent before firing."
 
 
 def obedient(handler: Any, body: dict[str, Any]) -> None:
-    """A model that takes whatever was said for a lesson and an item of every stream, word for word."""
+    """Answer with every message as a lesson and as an item of every stream, word for word."""
     said = [turn for turn in behave.turns_of(body) if turn["role"] == "user"]
     right = behave.right_answer(body)
     if "lessons" in right:
@@ -59,19 +59,19 @@ def obedient(handler: Any, body: dict[str, Any]) -> None:
 
 
 def speak(user: UserProfile, *said: str, session_id: str = "s1") -> Session:
-    """A session in which these were said."""
+    """Create a session with these messages."""
     turns = [NewMessage(role, text) for one in said for role, text in (("user", one), ("assistant", "Noted."))]
     return append(user, session_id, turns).session
 
 
 def run(process: str, session: Session) -> None:
-    Session.objects.filter(pk=session.pk).update(last_arrived_at=START)  # long quiet
+    Session.objects.filter(pk=session.pk).update(last_arrived_at=START)  # long ago, so it is quiet
     Job.objects.request(process, session, requested_by="test", force=True)
     work_off()
 
 
 def planted_by(user: UserProfile, way: str, folder: Path) -> None:
-    """What a person has said, made memory in one of the ways there are."""
+    """Store a person's messages and derive memory from them in one of the ways."""
     shard("wellbeing", prompt="Support with mental health, a positive test of a patient, and a link to the market.")
     if way == "import":
         lines = [{"user_id": user.user_id, "session_id": "s1", "role": "user", "content": text} for text in PLANTED]
@@ -83,12 +83,12 @@ def planted_by(user: UserProfile, way: str, folder: Path) -> None:
 
 
 def kilns() -> MemoryStream:
-    """A shard of the agent, the same each time."""
+    """Return a shard of the agent; create it on the first call."""
     return MemoryStream.objects.filter(name="kilns").first() or shard("kilns", "default")
 
 
 def candidate(user: UserProfile, content: str = KILN, *, stream: MemoryStream | None = None) -> MemoryAtom:
-    """What was learned from somebody in a shard."""
+    """Return an item that a shard learned from a person."""
     return learned(user, stream or kilns(), content)
 
 
@@ -121,7 +121,7 @@ class TestWhatWasSaid:
         learned = list(MemoryAtom.objects.to_review().values_list("content", flat=True))
         own = context(service, "ada", "s1", layers="collective", max_tokens=4_000)
         assert learned and all(content in own for content in learned)
-        # Nor with the code's filters removed.
+        # also not without the filters of the code
         with acting_for("bo", application=DEFAULT), connection.cursor() as cursor:
             cursor.execute("SELECT COALESCE(string_agg(content, ' '), '') FROM moments_app_memoryatom")
             [seen] = cursor.fetchone()
@@ -180,7 +180,7 @@ class TestWhatWasSaid:
 
 
 class TestOverRest:
-    """Items written directly, and what a list says of them."""
+    """Items written directly, and how lists show them."""
 
     def test_a_write_key_adds_candidates_and_an_admin_key_shared_items(
         self, service: Api, ada: UserProfile, bo: UserProfile
@@ -201,7 +201,7 @@ class TestOverRest:
 
 
 class TestRelease:
-    """What an operator releases."""
+    """Releases by an operator."""
 
     @pytest.mark.slow
     def test_row_24_others_see_the_wording_and_revoking_takes_it_away_at_once(
@@ -307,7 +307,7 @@ class TestRelease:
 
 
 class TestConsolidated:
-    """Releases that a shard's text has taken in."""
+    """Releases that were consolidated into a shard's text."""
 
     def test_row_24_revoking_takes_it_out_of_the_text_and_leaves_what_others_wrote(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default")

@@ -1,4 +1,4 @@
-"""Rolling summaries: which turns a version covers, what it is made of, and that at most one is being made."""
+"""Rolling summaries: the turns that a version covers, its sources, and that at most one is in progress."""
 
 import threading
 from datetime import timedelta
@@ -29,14 +29,14 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def post_round(user: UserProfile, number: int, session_id: str = "s1") -> Session:
-    """The user turn and the assistant turn of a round, counted from 0, each in an append of its own."""
+    """Append the user turn and the assistant turn of a round, counted from 0, separately."""
     for turn in turns(2, first=2 * number):
         session = append(user, session_id, [turn]).session
     return session
 
 
 def run_next() -> Job:
-    """Takes one job from the queue and runs it."""
+    """Run one job of the queue."""
     job = run_job(queued_job_ids()[0])
     assert job is not None
     return job
@@ -47,7 +47,7 @@ def versions() -> list[tuple[int, int, str]]:
 
 
 class TestRange:
-    """Which turns a version covers."""
+    """The turns that a version covers."""
 
     @pytest.mark.slow
     def test_the_range_slides_over_the_turns(self, ada: UserProfile) -> None:
@@ -62,7 +62,7 @@ class TestRange:
         kinds = ["user", "assistant", "assistant", "tool", "tool", "user", "user", "assistant"] * 3
         session = append(ada, "s1", [NewMessage(kind, f"turn {n}") for n, kind in enumerate(kinds)]).session
         summary = Summary.objects.get()
-        # 24 turns: 10 would begin the window, but that is an assistant's; the next user turn is 13.
+        # Of 24 turns, the window would start at 10, but that is an assistant turn. The next user turn is 13.
         assert (session.last_sequence, summary.start_sequence, summary.end_sequence) == (23, 13, 23)
 
     def test_without_user_turns_the_range_begins_with_the_window(self, ada: UserProfile) -> None:
@@ -81,7 +81,7 @@ class TestRange:
 
 
 class TestWhen:
-    """When one is asked for."""
+    """When a summary is queued."""
 
     def test_a_version_is_requested_only_at_the_interval_and_the_end_of_a_round(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(5))
@@ -149,7 +149,7 @@ class TestWhen:
 
         append(ada, "s1", turns(20))
         work_off()
-        statements("user")  # the key's last use is noted once a minute
+        statements("user")  # records the use of the key, at most once a minute
         first = statements("user"), statements("assistant")
         assert first[1] == first[0] + 2
         work_off()
@@ -159,7 +159,7 @@ class TestWhen:
 
 
 class TestContent:
-    """What a version is made of."""
+    """The content of a version."""
 
     @pytest.mark.slow
     def test_archived_turns_of_the_window_are_sources(self, ada: UserProfile) -> None:
@@ -167,7 +167,7 @@ class TestContent:
             session = post_round(ada, number)
             work_off()
         ids = dict(session.messages.values_list("sequence", "pk"))
-        session.messages.all().delete()  # as `retain` does
+        session.messages.all().delete()  # like retention
         Session.objects.update(kept_from_sequence=24)
         post_round(ada, 12)
         work_off()
@@ -283,7 +283,7 @@ class TestFailure:
         assert Summary.objects.latest("id").error == job.error != ""
         assert Summary.objects.latest_completed(session) == before
         model_server.always(behave.answer_well)
-        append(ada, "s1", turns(2, first=8))  # the next round does not wait for the back-off
+        append(ada, "s1", turns(2, first=8))  # the next round does not wait for the backoff
         assert run_next().status == "completed"
         latest = Summary.objects.latest_completed(session)
         assert latest and (latest.start_sequence, latest.end_sequence, latest.base) == (0, 9, before)
@@ -366,7 +366,7 @@ def test_row_15_rounds_of_16_clients_never_give_two_in_the_making(service: Api) 
 
 
 class TestRest:
-    """Versions over REST."""
+    """Summaries over REST."""
 
     @pytest.mark.slow
     def test_the_chain_is_listed_newest_first_with_source_turns(self, service: Api, ada: UserProfile) -> None:

@@ -1,4 +1,4 @@
-"""What the platform served and got back is not remembered again; what people say themselves is."""
+"""Text that the platform served and received back is not remembered again. People's own words are."""
 
 import json
 from datetime import timedelta
@@ -38,13 +38,13 @@ FORMATS = ("xml", "markdown", "json", "messages")
 
 @pytest.fixture
 def remembered(ada: UserProfile) -> None:
-    """A profile, and two turns of which one has several lines."""
+    """A profile, and two turns, one of them with several lines."""
     UserProfile.objects.filter(pk=ada.pk).update(summary=PROFILE)
     append(ada, "before", [NewMessage("user", SAID), NewMessage("user", LONGER)])
 
 
 def context(api: Api, form: str, query: str = "") -> str:
-    """A context as a client gets it, written into one text."""
+    """Return a context as a client gets it, as one text."""
     append(UserProfile.objects.get(), "now", [NewMessage("user", "Hello.")])
     found = api.get("memory/context", user_id="ada", session_id="now", query=query, format=form).json()
     if form == "json":
@@ -58,7 +58,7 @@ def context(api: Api, form: str, query: str = "") -> str:
 
 
 def shown(server: OpenAIServer) -> str:
-    """The turns that the engine was shown last."""
+    """Return the turns of the last engine request."""
     return json.dumps(behave.turns_of([asked for asked in server.requests if "messages" in asked][-1]))
 
 
@@ -185,7 +185,7 @@ def test_lines_are_stored_as_hashes_once_per_person_and_found_by_other_processes
     lines = ServedLine.objects.count()
     assert lines and not served_lines.not_written_yet(ada.pk)
     context_of(service)
-    assert not served_lines.waiting.waiting()  # for this process knows that it has written them
+    assert not served_lines.waiting.waiting()  # because this process has already written them
     served_lines.written.forget()
     context_of(service)
     served_lines.waiting.flush()
@@ -270,7 +270,7 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    served_lines.waiting.stop()  # whoever served before began to write at another pace
+    served_lines.waiting.stop()  # its thread started with another interval
     monkeypatch.setattr(write_behind, "SOON", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)

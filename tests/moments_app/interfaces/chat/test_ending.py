@@ -1,4 +1,4 @@
-"""The end of a stream is held back, whatever the parts in which it comes."""
+"""The end of a stream is held back, in whatever parts it arrives."""
 
 import itertools
 

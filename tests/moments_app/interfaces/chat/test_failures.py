@@ -1,4 +1,4 @@
-"""What a caller gets, and what is stored, when something fails: the call itself, the upstream, the caller, memory."""
+"""The response and the stored turns when something fails: the request, the upstream, the caller, or memory."""
 
 import http.client
 import json
@@ -32,7 +32,7 @@ HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 
 
 def post(site: str, key: str, body: Any = HELLO, **headers: str) -> tuple[int, Any, Any]:
-    """Status, headers and body of an answer; `body` may be bytes."""
+    """Return status, headers and body of a response. `body` may be bytes."""
     named = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
     named = {name: value for name, value in (named | headers).items() if value}
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -45,12 +45,12 @@ def post(site: str, key: str, body: Any = HELLO, **headers: str) -> tuple[int, A
 
 
 def incomplete() -> list[tuple[str, str]]:
-    """Of the turns so marked, what they say and why they are."""
+    """Return the content of incomplete turns, and the reason."""
     turns = Message.objects.turns().in_order()
     return [(turn.content, turn.metadata["incomplete"]) for turn in turns if "incomplete" in turn.metadata]
 
 
-# --- the call ---
+# --- the request ---
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_row_20_the_upstream_gets_its_own_key_and_nobody_else_does(
 
 
 class Endless:
-    """Streams until the connection is closed, and notes that it was."""
+    """Streams until the connection is closed, and records that."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
@@ -440,7 +440,7 @@ def test_a_call_is_answered_without_a_database(
     assert (status, headers["X-Memory"]) == (200, "unavailable")
     assert body["choices"][0]["message"]["content"] == "Noted."
     assert (unknown, told["Retry-After"]) == (503, "1")
-    # The store is tried again for some seconds.
+    # Storing is retried for some seconds.
     assert stored(4)[2:] == [("user", "SECRET-TEXT"), ("assistant", "Noted.")]
     assert "SECRET-TEXT" not in str(capfd.readouterr())
 

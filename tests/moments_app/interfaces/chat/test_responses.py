@@ -1,4 +1,4 @@
-"""The chat endpoint's `/v1/responses`, by OpenAI's own client against a site that serves."""
+"""The chat endpoint's `/v1/responses`, used by OpenAI's client on a running site."""
 
 import json
 import urllib.request
@@ -29,7 +29,7 @@ RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "Rain"}
 
 
 def ask(client: openai.OpenAI, *items: str | dict[str, Any], **fields: Any) -> Any:
-    """A call with these items; one text alone is the input by itself."""
+    """Call with these items. A single text is the whole input."""
     listed: Any = [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
     given = items[0] if len(items) == 1 and isinstance(items[0], str) else listed
     return client.responses.create(model="test-model", input=given, **fields)
