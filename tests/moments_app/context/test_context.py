@@ -172,7 +172,7 @@ class TestBudget:
 
     @pytest.mark.parametrize("name", ["json", "xml", "markdown", "messages"])
     @pytest.mark.parametrize("budget", [150, 300, 1_000, 999_999])
-    def test_row_14_used_is_at_most_applied_at_most_the_setting(
+    def test_row_14_the_used_budget_is_within_the_applied_one_and_the_setting(
         self, service: Api, remembered: None, name: str, budget: int
     ) -> None:
         found = context(service, query="kiln", max_tokens=budget, format=name, retrieval="off")
@@ -257,7 +257,7 @@ class TestAsking:
     def test_a_session_id_is_required(self, service: Api) -> None:
         assert service.get("memory/context", user_id="ada").json()["errors"][0]["attr"] == "session_id"
 
-    def test_row_9_anothers_session_is_as_if_it_were_not(
+    def test_row_9_a_session_of_another_person_looks_unknown(
         self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         talk(bo, 4, session_id="theirs", text="bo's secret")
@@ -704,7 +704,7 @@ class TestAutomaticRetrieval:
         context(service, query="Where is the harpsichord from?", retrieval="auto", layers="summary")
         assert model_server.requests == []
 
-    def test_row_9_the_engine_is_not_shown_anothers_turns(
+    def test_row_9_the_engine_receives_no_turns_of_another_person(
         self, as_ada: Api, model_server: OpenAIServer, bo: UserProfile
     ) -> None:
         append(bo, "s1", [NewMessage("user", "bo's secret")])

@@ -75,9 +75,7 @@ any_item = st.builds(
     st.integers(1, 800),
     st.sampled_from(sorted(FORMATS)),
 )
-def test_row_14_what_is_answered_never_exceeds_the_budget(
-    found: dict[str, list[Item]], applied: int, name: str
-) -> None:
+def test_row_14_a_context_never_exceeds_the_budget(found: dict[str, list[Item]], applied: int, name: str) -> None:
     layers = {layer: found.get(layer, []) for layer in ORDER}
     try:
         filled = fill_budget(layers, FORMATS[name], applied)

@@ -179,7 +179,7 @@ FAILED_CALLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), FAILED_CALLS)
-def test_row_20_a_failed_call_is_of_its_kind_and_tells_neither_key_nor_text(
+def test_row_20_a_failed_call_has_its_kind_and_reveals_neither_key_nor_text(
     server: OpenAIServer,
     calls: list[CallRecord],
     caplog: pytest.LogCaptureFixture,
@@ -209,7 +209,7 @@ def test_the_error_for_text_that_cannot_be_sent_does_not_quote_it(embedder: Embe
     assert [call.error_kind for call in calls] == ["unavailable"]
 
 
-def test_row_20_the_environment_does_not_say_where_texts_to_embed_are_sent(
+def test_row_20_the_environment_cannot_redirect_embedding_calls(
     server: OpenAIServer, calls: list[CallRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "OPENAI_URL", "http://127.0.0.1:9/v1")
@@ -219,7 +219,7 @@ def test_row_20_the_environment_does_not_say_where_texts_to_embed_are_sent(
     assert server.requests == []
 
 
-def test_row_20_a_key_that_no_header_takes_is_not_told_when_it_is_refused(
+def test_row_20_a_key_that_is_not_a_valid_header_is_refused_and_not_revealed(
     server: OpenAIServer, calls: list[CallRecord]
 ) -> None:
     with pytest.raises(EngineError) as raised:

@@ -174,7 +174,7 @@ BAD_ANSWERS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), BAD_ANSWERS)
-def test_row_3_a_bad_answer_is_an_error_of_its_kind_and_every_call_is_recorded(
+def test_row_3_a_bad_answer_raises_an_error_of_its_kind_and_each_call_is_recorded(
     engine: ModelEngine,
     impatient: ModelEngine,
     server: OpenAIServer,
@@ -230,7 +230,7 @@ def test_row_20_a_redirect_is_not_followed(engine: ModelEngine, server: OpenAISe
         assert elsewhere.requests == []
 
 
-def test_row_20_the_environment_does_not_say_where_texts_are_sent(
+def test_row_20_the_environment_cannot_redirect_calls(
     server: OpenAIServer, calls: list[CallRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "OPENAI_URL", "http://127.0.0.1:9/v1")
@@ -248,7 +248,7 @@ def test_the_model_gets_the_tool_calls_of_an_assistant(engine: ModelEngine, serv
 
 
 @pytest.mark.parametrize("key", [f"{KEY}-ключ", f"{KEY}\nX-Other: 1", f"{KEY}\x7f"])
-def test_row_20_a_key_that_no_header_takes_is_refused_without_being_told(
+def test_row_20_a_key_that_is_not_a_valid_header_is_refused_and_not_revealed(
     server: OpenAIServer, calls: list[CallRecord], caplog: pytest.LogCaptureFixture, key: str
 ) -> None:
     caplog.set_level("DEBUG")
@@ -333,7 +333,7 @@ def test_calls_of_several_threads_are_independent(
         (f"Mon, 01 Jan {'9' * 30} 00:00:00 GMT", None, None),
     ],
 )
-def test_row_21_the_wait_an_endpoint_asks_for_is_passed_on(
+def test_row_21_the_retry_after_of_an_endpoint_is_passed_on(
     engine: ModelEngine, server: OpenAIServer, header: str, low: float | None, high: float | None
 ) -> None:
     server.always(behave.error(429, {"Retry-After": header}))
@@ -494,7 +494,7 @@ def lines_of_transcript(prompt: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_row_10_a_message_can_neither_end_the_transcript_nor_fake_a_turn(
+def test_row_10_a_message_cannot_end_the_transcript_or_fake_a_turn(
     engine: ModelEngine, server: OpenAIServer, text: str
 ) -> None:
     engine.build_moments(request(4, text=text))
@@ -511,7 +511,7 @@ texts = st.one_of(st.text(), st.lists(st.sampled_from([*HOSTILE, "\n", "<", ">",
 
 @pytest.mark.slow
 @given(content=texts, tool=texts, summary=texts, name=texts)
-def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: str, summary: str, name: str) -> None:
+def test_row_10_no_text_breaks_out_of_its_line(content: str, tool: str, summary: str, name: str) -> None:
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     turns = [Turn(0, "user", "before", at), Turn(1, "tool", content, at, tool), Turn(2, "user", "after", at)]
     asked = MomentRequest(turns, journey(name, summary), "P")

@@ -67,7 +67,7 @@ def test_the_next_page_continues_after_the_last_row(ada: UserProfile, service: A
 
 
 @pytest.mark.slow
-def test_row_9_facts_of_another_person_are_not_there(ada: UserProfile, bo: UserProfile, service: Api) -> None:
+def test_row_9_facts_of_another_person_look_unknown(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     told_a_life(ada)
     fact = MemoryAtom.objects.filter(user=ada)[0].atom_id
     assert listed(service.get("facts", user_id="bo", state="all")) == []

@@ -88,7 +88,7 @@ def test_one_confirmation_corrects_everything_and_one_undo_restores_it(ada: User
 
 
 @pytest.mark.slow
-def test_row_2_a_consolidation_that_ends_at_the_same_time_loses_nothing(ada: UserProfile, service: Api) -> None:
+def test_row_2_a_concurrent_consolidation_loses_no_correction(ada: UserProfile, service: Api) -> None:
     """Neither a correction nor its undo is lost."""
     remembered(ada)
     stream = MemoryStream.objects.get(user=ada, stream_type="user")
@@ -424,7 +424,7 @@ def test_removed_added_and_moved_sentences_are_handled(before: str, after: str, 
     assert Rewording(before, after).of(text) == read
 
 
-def test_row_9_nobody_corrects_what_is_known_of_another(ada: UserProfile, bo: UserProfile, service: Api) -> None:
+def test_row_9_facts_of_another_person_cannot_be_corrected(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     say(bo, "s1", "2025-01-10", "I live in Oslo.")
     fact = MemoryAtom.objects.get(user=ada).atom_id

@@ -48,7 +48,7 @@ ALL = [("Oslo", "ended", "2025-03-03"), ("Bergen", "ended", "2025-09-15"), ("Sta
         ("on-2025-01-10", ALL[1:]),
     ],
 )
-def test_row_10_what_a_retracted_turn_had_ended_holds_again_and_an_undo_ends_it(
+def test_row_10_a_fact_that_a_retracted_turn_ended_is_current_until_the_undo(
     ada: UserProfile, session_id: str, left: list[Any]
 ) -> None:
     moved(ada)

@@ -253,7 +253,7 @@ class Life(RuleBasedStateMachine):
                     assert item["time"], item
 
 
-def test_row_2_nothing_that_ended_is_stated_as_current(service: Api) -> None:
+def test_row_2_no_ended_fact_is_stated_as_current(service: Api) -> None:
     Life.service = service
     examples = int(os.environ.get("EXAMPLES", "5"))
     phases = (Phase.generate, Phase.shrink)

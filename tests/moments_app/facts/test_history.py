@@ -52,7 +52,7 @@ def history(service: Api, atom: MemoryAtom, **query: Any) -> Any:
     return service.get(f"facts/{atom.atom_id}/history", user_id="ada", **query).json()
 
 
-def test_row_9_nobody_reads_the_history_of_what_is_known_of_another(
+def test_row_9_the_history_of_another_persons_facts_cannot_be_read(
     bees: MemoryAtom, bo: UserProfile, service: Api, as_ada: Api, as_stranger: Api
 ) -> None:
     curate.evict(bees, requested_by="operator:eve")

@@ -191,7 +191,7 @@ def test_only_failed_jobs_can_be_retried(service: Api, keys: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_row_9_every_endpoint_answers_another_persons_ids_as_unknown_ones(
+def test_row_9_every_endpoint_treats_ids_of_another_person_as_unknown(
     service: Api, as_ada: Api, as_stranger: Api, ada: UserProfile, bo: UserProfile
 ) -> None:
     build(talk(bo, 40, session_id="bos"), lag=0)
@@ -229,7 +229,7 @@ def test_row_9_every_endpoint_answers_another_persons_ids_as_unknown_ones(
 
 
 @pytest.mark.slow
-def test_row_9_like_data_of_two_persons_does_not_meet(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_similar_data_of_two_people_does_not_interfere(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     for user in (ada, bo):
         build(talk(user, 40), lag=0)
     for user_id in ("ada", "bo"):

@@ -79,7 +79,7 @@ def errors(answer: Any) -> dict[str, str]:
 class TestWhose:
     """A key can access the items of its application only, and of one person or of no person."""
 
-    def test_row_24_one_application_does_not_reach_the_items_of_another(
+    def test_row_24_an_application_cannot_access_the_items_of_another(
         self, service: Api, other_service: Api, ada: UserProfile, other: Application
     ) -> None:
         UserProfile.objects.ensure("ada", other.pk)
@@ -93,7 +93,7 @@ class TestWhose:
             assert values(service, **whose) == [{"said": "here"}]
             assert values(other_service, **whose) == [{"said": "there"}]
 
-    def test_row_9_the_items_of_one_user_are_not_reached_by_another(self, service: Api, as_ada: Api) -> None:
+    def test_row_9_a_user_cannot_access_the_items_of_another(self, service: Api, as_ada: Api) -> None:
         put(service, said="nobody's")
         put(service, said="bo's", user_id="bo")
         for whose in ({}, {"user_id": "ada"}, {"user_id": "bo"}, {"user_id": "unknown"}):
@@ -109,7 +109,7 @@ class TestWhose:
         assert values(service, user_id="bo") == [{"said": "bo's"}]
         assert got(service, user_id="unknown") == []
 
-    def test_row_9_postgresql_itself_hides_and_protects_the_items_of_others(
+    def test_row_9_postgresql_hides_and_protects_the_items_of_others(
         self, ada: UserProfile, bo: UserProfile, other: Application
     ) -> None:
         owners: list[tuple[UserProfile | None, int]] = [
@@ -455,7 +455,7 @@ class TestSearch:
         assert keys(service, query="kilns", user_id="bo") == keys(service, query="kilns", user_id="unknown") == []
         assert keys(as_ada, query="kilns", user_id="bo") == []
 
-    def test_row_9_the_function_finds_what_the_request_may_see_whatever_it_is_asked(
+    def test_row_9_the_search_function_returns_only_items_that_the_request_may_see(
         self, service: Api, ada: UserProfile, bo: UserProfile, other: Application
     ) -> None:
         put(service, "nobodys", text="Kilns")

@@ -145,7 +145,7 @@ class TestAtoms:
         assert service.get(path, user_id="ada", state="evicted").json()["total"] == 0
 
     @pytest.mark.slow
-    def test_row_1_one_that_was_absorbed_is_not_added_again_for_a_client_that_got_no_answer(
+    def test_row_1_a_client_that_got_no_response_can_repeat_an_absorbed_item(
         self, service: Api, mine: MemoryStream
     ) -> None:
         path = f"streams/{mine.stream_id}"
@@ -187,7 +187,7 @@ class TestAtoms:
         assert service.post(path, body | {"external_id": "x" * 256}).json()["errors"][0]["attr"] == "external_id"
         assert service.get(path, user_id="ada").json()["total"] == 1
 
-    def test_row_9_an_id_in_a_shard_is_of_the_one_who_gave_it(self, ada: UserProfile) -> None:
+    def test_row_9_external_ids_in_a_shard_are_unique_per_person(self, ada: UserProfile) -> None:
         UserProfile.objects.ensure("bob")
         writer = Api(ApiKey.objects.issue("writer", scope="write")[1])
         path = f"streams/{shard('kilns').stream_id}/atoms"
@@ -263,7 +263,7 @@ class TestAtoms:
         assert service.get(f"jobs/{of_the_site.job_id}", user_id="somebody").status_code == 404
 
 
-def test_row_9_anothers_streams_are_as_if_they_were_not(service: Api, mine: MemoryStream, bo: UserProfile) -> None:
+def test_row_9_streams_of_another_person_look_unknown(service: Api, mine: MemoryStream, bo: UserProfile) -> None:
     note(mine, "Ada's own.")
     for path in (f"streams/{mine.stream_id}", f"streams/{mine.stream_id}/atoms"):
         assert service.get(path, user_id="bo").status_code == 404

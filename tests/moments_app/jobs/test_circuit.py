@@ -95,7 +95,7 @@ class TestOpening:
     """The kind of an error decides what happens."""
 
     @pytest.mark.parametrize("way", [behave.error(500), behave.error(429), behave.hang_up])
-    def test_row_30_when_two_people_fail_in_a_row_everybodys_jobs_wait_untried(
+    def test_row_30_failures_of_two_people_in_a_row_hold_all_jobs(
         self, model_server: OpenAIServer, way: Behaviour
     ) -> None:
         model_server.always(way)
@@ -115,7 +115,7 @@ class TestOpening:
         assert not Circuit.objects.open().exists()
 
     @pytest.mark.parametrize("status", [401, 402, 403, 404])
-    def test_row_30_a_refused_key_address_or_quota_opens_it_at_once(
+    def test_row_30_a_refused_key_url_or_quota_opens_the_circuit_at_once(
         self, model_server: OpenAIServer, status: int
     ) -> None:
         model_server.always(behave.error(status))
@@ -124,7 +124,7 @@ class TestOpening:
         assert Job.objects.held().filter(attempts=0).count() == 2
 
     @pytest.mark.slow
-    def test_row_30_texts_and_answers_that_are_no_good_never_open_it(self, model_server: OpenAIServer) -> None:
+    def test_row_30_rejected_texts_and_invalid_answers_never_open_the_circuit(self, model_server: OpenAIServer) -> None:
         for way in (behave.error(400), behave.error(422), behave.raw("garbage")):
             model_server.always(way)
             for name in ("ada", "bo", "cy"):
@@ -185,7 +185,7 @@ class TestProbes:
     """One job at a time probes an engine."""
 
     @pytest.mark.slow
-    def test_row_30_of_many_workers_one_sends_a_probe(self, model_server: OpenAIServer) -> None:
+    def test_row_30_only_one_of_many_workers_sends_a_probe(self, model_server: OpenAIServer) -> None:
         opened(model_server, "cy", "di")
         Circuit.objects.update(next_probe_at=timezone.now())
         at_once(lambda _: Circuit.objects.send_probes(), 8)
@@ -193,7 +193,9 @@ class TestProbes:
         assert timedelta(seconds=28) < circuit().next_probe_at - timezone.now() <= timedelta(seconds=30)
 
     @pytest.mark.slow
-    def test_row_30_each_is_made_by_another_job_and_uses_up_no_attempt(self, model_server: OpenAIServer) -> None:
+    def test_row_30_each_probe_is_another_job_and_does_not_count_as_an_attempt(
+        self, model_server: OpenAIServer
+    ) -> None:
         jobs = opened(model_server, "cy")
         before = [Job.objects.get(pk=job.pk).attempts for job in jobs]
         probes = [ran(send_probe()) for _ in range(6)]
@@ -219,7 +221,7 @@ class TestProbes:
         assert builds().due().get().pk != probe.pk
 
     @pytest.mark.slow
-    def test_row_30_a_settling_is_held_and_is_a_probe_like_any_job(self, model_server: OpenAIServer) -> None:
+    def test_row_30_settling_is_held_and_probes_like_other_jobs(self, model_server: OpenAIServer) -> None:
         sessions = [talk(UserProfile.objects.ensure(name), 30) for name in ("ada", "bo", "cy")]
         model_server.always(behave.error(500))
         for session in sessions:
@@ -254,7 +256,7 @@ class TestAnEndpoint:
     """An unavailable endpoint is unavailable for all kinds of calls."""
 
     @pytest.mark.slow
-    def test_row_30_its_circuits_take_turns_with_probes_and_one_answer_has_all_tried(
+    def test_row_30_circuits_of_one_endpoint_take_turns_with_probes_and_an_answer_probes_all(
         self, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.EMBEDDING = EmbeddingSettings(base_url=f"{model_server.base_url}/", model="embedder", dimensions=64)
@@ -278,7 +280,7 @@ class TestAnEndpoint:
         Circuit.objects.send_probes()
         return Job.objects.due().get()
 
-    def test_row_30_another_endpoint_has_probes_of_its_own(self, model_server: OpenAIServer) -> None:
+    def test_row_30_another_endpoint_has_its_own_probes(self, model_server: OpenAIServer) -> None:
         jobs = opened(model_server)
         for job in jobs:
             record = CallRecord("embedding", "openai:embedder", 1, error_kind="server_error", error="No.")
@@ -295,7 +297,7 @@ class TestOnePersonsText:
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("status", "others"), [(500, 10), (403, 3), (400, 3)])
-    def test_row_30_a_text_that_fails_for_ever_delays_nobody_and_fails_visibly(
+    def test_row_30_a_text_that_always_fails_delays_no_others_and_fails_visibly(
         self, model_server: OpenAIServer, status: int, others: int
     ) -> None:
         way = behave.error(status)
@@ -315,7 +317,9 @@ class TestOnePersonsText:
         assert (bad.status, bad.attempts) == ("failed", 3)
         assert "status" in bad.error
 
-    def test_row_30_even_two_jobs_of_theirs_in_a_row_hold_nobody_elses(self, model_server: OpenAIServer) -> None:
+    def test_row_30_two_failures_of_one_person_in_a_row_hold_no_jobs_of_others(
+        self, model_server: OpenAIServer
+    ) -> None:
         model_server.always(fails_on(POISON, behave.error(500)))
         first, second = asked("ada", text=POISON), asked("ada", session_id="s2", text=POISON)
         ran(first), ran(second)
@@ -325,7 +329,7 @@ class TestOnePersonsText:
         assert not circuit().is_open and not Job.objects.held().exists()
 
     @pytest.mark.slow
-    def test_row_30_a_person_who_is_alone_loses_nothing_in_an_outage(self, model_server: OpenAIServer) -> None:
+    def test_row_30_the_only_person_loses_nothing_in_an_outage(self, model_server: OpenAIServer) -> None:
         model_server.always(behave.error(500))
         job = asked("ada")
         ran(job), ran(job)
@@ -335,7 +339,7 @@ class TestOnePersonsText:
         assert ran(send_probe()).status == "completed"
 
     @pytest.mark.slow
-    def test_row_30_nor_is_one_who_is_alone_tried_without_end(self, model_server: OpenAIServer) -> None:
+    def test_row_30_a_job_of_the_only_person_fails_eventually(self, model_server: OpenAIServer) -> None:
         model_server.always(behave.error(500))
         job = asked("ada")
         ran(job), ran(job)
@@ -363,7 +367,7 @@ class TestIsolation:
         return run_job(job.job_id)
 
     @pytest.mark.slow
-    def test_row_50_one_failure_of_somebody_else_and_theirs_hold_nobody(
+    def test_row_50_single_failures_of_others_next_to_a_failing_person_hold_no_jobs(
         self, model_server: OpenAIServer, bad: Job
     ) -> None:
         for name in ("cy", "dora"):
@@ -373,12 +377,14 @@ class TestIsolation:
             assert not Circuit.objects.open().exists()
             assert ran(asked(f"{name} and a friend")).status == "completed"
 
-    def test_row_50_an_answer_to_them_ends_it(self, model_server: OpenAIServer, bad: Job) -> None:
+    def test_row_50_an_answer_for_the_person_ends_the_isolation(self, model_server: OpenAIServer, bad: Job) -> None:
         assert circuit().isolated == [bad.subject]
         assert ran(asked("ada", session_id="s2")).status == "completed"
         assert circuit().isolated == []
 
-    def test_row_50_an_outage_holds_them_with_everybody_else(self, model_server: OpenAIServer, bad: Job) -> None:
+    def test_row_50_an_outage_also_holds_the_jobs_of_an_isolated_person(
+        self, model_server: OpenAIServer, bad: Job
+    ) -> None:
         model_server.always(behave.error(503))
         for name in ("cy", "dora"):
             ran(asked(name))
@@ -386,7 +392,7 @@ class TestIsolation:
         for name in ("ada", "bo"):
             assert ran(asked(name, session_id="s2")).is_held
 
-    def test_row_50_an_outage_isolates_nobody(self, model_server: OpenAIServer) -> None:
+    def test_row_50_an_outage_isolates_no_one(self, model_server: OpenAIServer) -> None:
         opened(model_server, "cy")
         ran(send_probe())
         model_server.always(behave.answer_well)
@@ -397,7 +403,7 @@ class TestIsolation:
             ran(job)
         assert circuit().is_open, "their failures open it again"
 
-    def test_row_50_nor_does_one_in_which_calls_about_one_person_were_made(
+    def test_row_50_an_outage_with_calls_for_one_person_isolates_no_one(
         self, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.EMBEDDING = EmbeddingSettings(base_url=f"{model_server.base_url}/", model="embedder", dimensions=64)
@@ -410,7 +416,9 @@ class TestIsolation:
         assert Circuit.objects.get(work="embedding").isolated == []
 
     @pytest.mark.slow
-    def test_row_50_they_are_no_probe_while_anybody_else_waits(self, model_server: OpenAIServer, bad: Job) -> None:
+    def test_row_50_jobs_of_an_isolated_person_are_not_probes_while_others_wait(
+        self, model_server: OpenAIServer, bad: Job
+    ) -> None:
         model_server.always(behave.error(503))
         others = [ran(asked(name)) for name in ("cy", "dora")]
         ran(asked("ada", session_id="s2"))
@@ -419,14 +427,16 @@ class TestIsolation:
         assert all(job.pk != after.pk for job, after in pairwise(probes))
 
     @pytest.mark.slow
-    def test_row_50_their_new_jobs_take_no_probe_from_others(self, model_server: OpenAIServer) -> None:
+    def test_row_50_new_jobs_of_a_failing_person_do_not_take_probes_from_others(
+        self, model_server: OpenAIServer
+    ) -> None:
         opened(model_server)
         Circuit.objects.update(next_probe_at=timezone.now())
         assert ran(asked("ada", session_id="s2")).is_held
         Job.objects.filter(session__session_id="s2").delete()
         assert circuit().is_probe_due, "for a job that waits already"
 
-    def test_row_50_an_outage_of_two_people_ends_with_a_probe_after_seconds(
+    def test_row_50_the_first_probe_after_failures_of_two_people_is_sent_within_seconds(
         self, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.models.circuit.FIRST_PROBE_SECONDS", 3)
@@ -469,7 +479,7 @@ class TestQueries:
 
 
 @pytest.mark.slow
-def test_row_30_after_an_outage_all_is_caught_up_soon_and_few_calls_were_made(
+def test_row_30_an_outage_causes_few_calls_and_all_jobs_complete_soon_after_it(
     model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0.3)

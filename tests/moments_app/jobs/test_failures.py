@@ -156,7 +156,7 @@ def test_exchanges_of_successful_calls_are_not_kept(model_server: OpenAIServer) 
 
 
 @pytest.mark.slow
-def test_row_11_what_was_said_goes_with_the_person(model_server: OpenAIServer) -> None:
+def test_row_11_kept_exchanges_are_erased_with_the_person(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada", "bo")
     erase_user("ada", application=DEFAULT, actor="test")

@@ -60,7 +60,7 @@ def keep_time(done: threading.Event) -> None:
 
 
 @pytest.mark.slow(seconds=30)
-def test_row_50_the_others_are_done_and_the_page_names_the_person(
+def test_row_50_jobs_of_others_complete_and_the_page_names_the_failing_person(
     model_server: OpenAIServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)

@@ -52,7 +52,7 @@ def wait_until_no_job_is_open() -> None:
 
 @pytest.mark.slow(seconds=15)
 @pytest.mark.usefixtures("rolling")
-def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_5_a_worker_killed_at_random_points_loses_and_duplicates_nothing(ada: UserProfile, bo: UserProfile) -> None:
     chance = random.Random(7)
     with OpenAIServer() as server:
         server.always(stall(0.05, answer_well))
@@ -119,7 +119,7 @@ def test_an_idle_worker_runs_a_job_that_an_append_made_due(ada: UserProfile) -> 
 
 
 @pytest.mark.slow(seconds=40)
-def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> None:
+def test_row_25_killed_idle_workers_do_not_stop_work(ada: UserProfile) -> None:
     chance = random.Random(11)
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url) as cluster:
         talk(ada, 250, session_id="first")
@@ -138,7 +138,7 @@ def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> N
 
 
 @pytest.mark.slow
-def test_row_32_six_sessions_of_one_person_take_as_many_calls_as_builds(ada: UserProfile) -> None:
+def test_row_32_six_sessions_of_one_person_take_one_call_per_build(ada: UserProfile) -> None:
     with OpenAIServer() as server:
         server.always(stall(0.3, answer_well))
         for number in range(6):
@@ -153,7 +153,7 @@ def test_row_32_six_sessions_of_one_person_take_as_many_calls_as_builds(ada: Use
 
 
 @pytest.mark.slow
-def test_row_25_a_job_whose_worker_is_killed_is_taken_over_long_before_it_counts_as_silent(
+def test_row_25_a_job_of_a_killed_worker_is_taken_over_long_before_it_is_stale(
     ada: UserProfile, bo: UserProfile
 ) -> None:
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url, JOBS__STALE_SECONDS="3600") as cluster:
@@ -174,7 +174,7 @@ def _kill_who_works() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("rolling")
-def test_row_30_a_summary_waits_for_no_embedding_at_an_endpoint_that_hangs(
+def test_row_30_a_summary_does_not_wait_for_embeddings_at_a_hanging_endpoint(
     embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile
 ) -> None:
     endpoint = {"EMBEDDING__PROVIDER": "openai", "EMBEDDING__BASE_URL": embeddings_server.base_url}
@@ -198,7 +198,7 @@ class TestTurns:
         return Job.objects.take_next(["build_moments"], after=after)
 
     @pytest.mark.slow
-    def test_row_32_work_about_one_person_is_taken_one_at_a_time(self, ada: UserProfile) -> None:
+    def test_row_32_jobs_of_one_person_are_claimed_one_at_a_time(self, ada: UserProfile) -> None:
         talk(ada, 250, session_id="s1"), talk(ada, 250, session_id="s2")
         first = self.taken()
         assert first is not None
@@ -228,7 +228,7 @@ class TestTurns:
             job.complete({})
         assert order == ["ada", "bo", "ada", "ada", "ada"]
 
-    def test_row_32_what_a_person_waits_for_comes_before_all_their_other_work(
+    def test_row_32_urgent_jobs_of_a_person_are_claimed_before_their_others(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:
         for number in range(3):
@@ -244,7 +244,7 @@ class TestTurns:
         assert taken == [(ada, "roll_summary"), (bo, "embed"), *[(ada, "roll_summary")] * 2, (ada, "embed")]
 
     @pytest.mark.slow
-    def test_row_32_two_workers_never_take_jobs_of_one_person_at_once(self, ada: UserProfile) -> None:
+    def test_row_32_workers_never_claim_jobs_of_one_person_concurrently(self, ada: UserProfile) -> None:
         for number in range(8):
             talk(ada, 250, session_id=f"s{number}")
         taken = [job for job in at_once(lambda _: self.taken(), 8) if job]
@@ -360,7 +360,7 @@ def test_row_47_a_schedule_that_has_not_run_for_three_intervals_degrades_the_sit
 
 
 @pytest.mark.parametrize(("workers", "state"), [(4, "up"), (5, "degraded")])
-def test_row_47_a_schedule_that_waits_for_a_running_job_is_late_only_where_it_has_a_worker_of_its_own(
+def test_row_47_a_schedule_behind_a_running_job_is_late_only_with_a_dedicated_worker(
     transactional_db: None, settings: Settings, workers: int, state: str
 ) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"workers": workers})

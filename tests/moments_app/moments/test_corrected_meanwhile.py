@@ -50,7 +50,7 @@ def correct_meanwhile(model: OpenAIServer, fact: MemoryAtom) -> None:
 
 
 @pytest.mark.parametrize("process", ["build_moments", "settle"])
-def test_row_2_a_journey_tells_no_headline_that_was_corrected_meanwhile(
+def test_row_2_a_journey_contains_no_summary_that_was_corrected_during_the_job(
     ada: UserProfile, model_server: OpenAIServer, process: str
 ) -> None:
     fact = daughter(ada)
@@ -67,7 +67,7 @@ def test_row_2_a_journey_tells_no_headline_that_was_corrected_meanwhile(
 
 
 @pytest.mark.parametrize("process", ["build_moments", "settle", "rebuild_moments"])
-def test_row_2_turns_that_were_corrected_meanwhile_are_read_again(
+def test_row_2_turns_that_were_corrected_during_the_job_are_read_again(
     ada: UserProfile, model_server: OpenAIServer, process: str
 ) -> None:
     fact = daughter(ada)

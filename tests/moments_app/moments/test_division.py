@@ -76,5 +76,5 @@ def test_a_split_keeps_tool_results_with_their_call() -> None:
     assert split([10, 10, 10, 10, 10], 30, glued) == [range(0, 1), range(1, 4), range(4, 5)]
 
 
-def test_row_7_a_turn_larger_than_the_window_makes_a_part_of_its_own() -> None:
+def test_row_7_a_turn_larger_than_the_window_is_a_separate_part() -> None:
     assert split([5, 900, 5], 100, [False] * 3) == [range(0, 1), range(1, 2), range(2, 3)]

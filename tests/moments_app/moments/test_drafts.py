@@ -190,9 +190,7 @@ def test_builds_read_the_turns_without_a_model_or_combined_calls(
 
 
 @pytest.mark.slow
-def test_row_3_where_the_episodes_are_bad_they_are_asked_for_by_themselves(
-    ada: UserProfile, model_server: OpenAIServer
-) -> None:
+def test_row_3_invalid_episodes_are_requested_separately(ada: UserProfile, model_server: OpenAIServer) -> None:
     def without_moments(handler: behave.Handler, body: dict[str, Any]) -> None:
         answer = behave.right_answer(body)
         handler.complete(json.dumps({"memories": answer["memories"]}))
@@ -206,7 +204,7 @@ def test_row_3_where_the_episodes_are_bad_they_are_asked_for_by_themselves(
 
 
 @pytest.mark.slow
-def test_row_3_where_the_episodes_stay_bad_the_statements_are_kept_and_a_build_asks_again(
+def test_row_3_statements_are_kept_without_valid_episodes_which_a_build_requests_again(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     def without_moments(handler: behave.Handler, body: dict[str, Any]) -> None:
@@ -241,7 +239,7 @@ def test_an_outage_during_the_call_for_episodes_fails_the_formation(
 
 
 @pytest.mark.slow
-def test_row_10_a_retraction_takes_drafts_with_it_and_its_undoing_brings_them_back(
+def test_row_10_a_retraction_withdraws_drafts_and_an_undo_restores_them(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 30)
@@ -256,7 +254,7 @@ def test_row_10_a_retraction_takes_drafts_with_it_and_its_undoing_brings_them_ba
 
 
 @pytest.mark.slow
-def test_row_10_a_retraction_takes_every_moment_of_the_call_that_had_the_turn(
+def test_row_10_a_retraction_withdraws_all_moments_of_the_call_that_had_the_turn(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 50)
@@ -268,7 +266,7 @@ def test_row_10_a_retraction_takes_every_moment_of_the_call_that_had_the_turn(
 
 
 @pytest.mark.slow
-def test_row_10_a_retraction_takes_a_moment_whose_text_tells_of_a_turn_that_is_not_built_yet(
+def test_row_10_a_retraction_withdraws_a_moment_drafted_with_a_turn_that_is_not_built_yet(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 50)
@@ -297,7 +295,7 @@ def test_row_10_undoing_a_retraction_removes_a_moment_that_was_drafted_without_t
     assert not Moment.objects.exists()
 
 
-def test_row_9_drafts_are_seen_by_their_person_alone(
+def test_row_9_drafts_are_visible_only_to_their_person(
     ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
 ) -> None:
     for user in (ada, bo):

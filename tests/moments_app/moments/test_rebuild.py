@@ -175,7 +175,9 @@ class TestMeanwhile:
         return thread, job
 
     @pytest.mark.slow
-    def test_row_2_a_moment_corrected_meanwhile_is_not_lost(self, session: Session, model_server: OpenAIServer) -> None:
+    def test_row_2_a_moment_edited_during_a_rebuild_is_not_lost(
+        self, session: Session, model_server: OpenAIServer
+    ) -> None:
         thread, job = self.held(session, model_server)
         moment = session.moments.earliest("first_sequence")
         moment.summary = "Corrected by hand."
@@ -187,7 +189,7 @@ class TestMeanwhile:
         assert Moment.objects.get(pk=moment.pk).summary == "Corrected by hand."
 
     @pytest.mark.slow
-    def test_row_2_a_build_of_new_turns_goes_on_beside_it(self, session: Session, model_server: OpenAIServer) -> None:
+    def test_row_2_new_turns_can_be_built_during_a_rebuild(self, session: Session, model_server: OpenAIServer) -> None:
         thread, _ = self.held(session, model_server)
         talk(session.user, 60)
         Job.objects.request("build_moments", session, requested_by="test", force=True)
@@ -202,7 +204,7 @@ class TestRetraction:
     """Retracted turns and rebuilt moments."""
 
     @pytest.mark.slow
-    def test_row_10_nothing_of_a_turn_retracted_after_a_rebuild_is_left(
+    def test_row_10_nothing_is_left_of_a_turn_retracted_after_a_rebuild(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
         model_server.always(anew)

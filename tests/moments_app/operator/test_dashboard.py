@@ -117,7 +117,7 @@ def test_operators_with_rights_for_sessions_only_see_no_jobs(ada: UserProfile) -
     assert "The model is away." not in shown and "Model calls" not in shown
 
 
-def test_row_18_a_script_in_an_error_is_text(root: Client, ada: UserProfile) -> None:
+def test_row_18_a_script_in_an_error_is_escaped(root: Client, ada: UserProfile) -> None:
     fail(build(talk(ada, 60)), PLANTED)
     UserProfile.objects.update(user_id=PLANTED)
     shown = page(root, INDEX)

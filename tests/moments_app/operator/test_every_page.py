@@ -66,7 +66,7 @@ def test_row_18_a_script_in_any_text_is_shown_and_never_run(root: Client, ada: U
 
 
 @pytest.mark.slow
-def test_row_18_a_viewer_sees_every_page_and_changes_nothing(built: Session, prompt: PromptResource) -> None:
+def test_row_18_a_viewer_sees_every_page_but_cannot_change_anything(built: Session, prompt: PromptResource) -> None:
     viewer = operator("view_")
     everything_shown(viewer)
     moment, before = Moment.objects.earliest("id"), Moment.objects.count()

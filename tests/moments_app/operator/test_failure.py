@@ -179,7 +179,7 @@ def test_row_50_each_incident_of_a_failure_has_its_card_and_buttons(root: Client
 
 
 @pytest.mark.parametrize("button", ["try", "retry"])
-def test_row_50_a_button_of_a_persons_incident_runs_no_job_of_others(
+def test_row_50_a_button_of_a_persons_incident_runs_only_their_jobs(
     root: Client, shared: FailureGroup, button: str
 ) -> None:
     assert press(root, shared, button, "ada") == 302
@@ -189,7 +189,7 @@ def test_row_50_a_button_of_a_persons_incident_runs_no_job_of_others(
     }
 
 
-def test_row_50_muting_a_persons_incident_mutes_no_other(root: Client, shared: FailureGroup) -> None:
+def test_row_50_muting_a_persons_incident_mutes_only_that_one(root: Client, shared: FailureGroup) -> None:
     assert press(root, shared, "mute", "ada") == 302
     assert page(root, INDEX).count("rem-incident-muted") == 1
 
@@ -261,7 +261,7 @@ def test_retrying_all_asks_for_confirmation_with_the_number_of_jobs(root: Client
     assert re.search(r'<details class="rem-confirm">(?:(?!</details>).)*Retry 3 jobs</button>', shown, re.S)
 
 
-def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:
+def test_row_18_a_viewer_sees_a_failure_but_cannot_change_anything() -> None:
     failure = fail("ada")
     viewer = operator("view_")
     shown = page(viewer, change_url(failure))
@@ -272,7 +272,7 @@ def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_row_18_scripts_in_errors_and_answers_are_text(root: Client) -> None:
+def test_row_18_scripts_in_errors_and_answers_are_escaped(root: Client) -> None:
     UserProfile.objects.ensure(PLANTED)
     failure = fail(PLANTED, error=PLANTED)
     urls = [change_url(failure), list_url(FailureGroup), change_url(EngineCall.objects.get()), INDEX]

@@ -98,7 +98,7 @@ def answered(answer: Any) -> bytes:
     return b"".join(answer) if answer.streaming else answer.content
 
 
-def test_row_35_the_dashboard_counts_the_contexts_of_the_operators_application_alone(
+def test_row_35_the_dashboard_counts_only_contexts_of_the_operators_application(
     other: Application, eve: Client
 ) -> None:
     today = timezone.now().date()
@@ -110,7 +110,7 @@ def test_row_35_the_dashboard_counts_the_contexts_of_the_operators_application_a
 
 
 @pytest.mark.slow
-def test_row_35_no_page_shows_a_limited_operator_anything_of_another_application(
+def test_row_35_no_page_shows_a_limited_operator_data_of_another_application(
     other: Application, request: pytest.FixtureRequest
 ) -> None:
     plant_in_the_first_application()
@@ -132,7 +132,7 @@ def test_row_35_no_page_shows_a_limited_operator_anything_of_another_application
 
 
 @pytest.mark.slow
-def test_row_35_nothing_that_a_limited_operator_posts_changes_another_application(
+def test_row_35_posts_of_a_limited_operator_do_not_change_another_application(
     other: Application, request: pytest.FixtureRequest
 ) -> None:
     plant_in_the_first_application()
@@ -248,7 +248,7 @@ class TestTheLock:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("model", [UserProfile, Session, Message, Moment, Job, Event, Entity, ApiKey])
-    def test_row_35_without_a_filter_only_the_applications_rows_are_seen(
+    def test_row_35_an_unfiltered_query_sees_only_rows_of_the_application(
         self, limited: Application, model: Any
     ) -> None:
         def owner(row: Any) -> int | None:
@@ -263,7 +263,7 @@ class TestTheLock:
         with unlimited():
             assert model._default_manager.exists() is (model is not ApiKey)
 
-    def test_row_35_nothing_is_written_in_another_application(self, limited: Application) -> None:
+    def test_row_35_rows_of_another_application_cannot_be_written(self, limited: Application) -> None:
         with unlimited():
             ada = UserProfile.objects.get(application=DEFAULT)
         assert Session.objects.filter(user=ada).update(title="x") == 0

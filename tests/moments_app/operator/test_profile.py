@@ -57,7 +57,7 @@ class TestProfile:
         assert (now.written_by, now.is_pinned) == ("operator:root", True)
         assert "Ada has a kiln." in page(root, change_url(ada))
 
-    def test_row_18_a_viewer_writes_nothing(self, ada: UserProfile) -> None:
+    def test_row_18_a_viewer_cannot_edit_a_profile(self, ada: UserProfile) -> None:
         written(ada, summary="Ada has a kiln.")
         viewer = operator("view_")
         assert "Ada has a kiln." in page(viewer, change_url(ada))

@@ -182,7 +182,7 @@ class TestThePages:
         builder = page(root, change_url(PromptResource.objects.get(purpose="moment-builder")))
         assert "moments › topic_tags" in builder and "list, at most 20" in builder
 
-    def test_row_30_answers_that_were_no_good_are_counted_against_their_version(
+    def test_row_30_invalid_answers_are_counted_per_version(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         model_server.queue(behave.content("no JSON"), behave.content("again"))

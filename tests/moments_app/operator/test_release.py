@@ -138,7 +138,7 @@ def test_several_releases_are_revoked_from_the_list(root: Client, learned: Memor
     assert not Release.objects.standing().exists()
 
 
-def test_row_18_a_viewer_decides_on_nothing(learned: MemoryAtom) -> None:
+def test_row_18_a_viewer_cannot_decide_on_releases(learned: MemoryAtom) -> None:
     made = release(learned, "Numbers need units.", actor="operator:eve")
     assert made.atom
     viewer = operator(group="viewers")

@@ -91,7 +91,7 @@ def test_errors_of_the_form_say_what_is_wrong(session: Session, sequences: str) 
     assert retracted() == []
 
 
-def test_row_18_a_viewer_retracts_and_undoes_nothing(service: Api, session: Session) -> None:
+def test_row_18_a_viewer_cannot_retract_or_undo(service: Api, session: Session) -> None:
     service.post("retractions", user_id="ada", session_id="s1", sequences=[3], reason="x")
     viewer = operator("view_")
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])

@@ -46,7 +46,7 @@ def lines(page: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_row_41_nothing_is_said_any_more(service: Api, ada: UserProfile) -> None:
+def test_row_41_the_page_confirms_that_the_text_is_no_longer_repeated(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     assert "No longer repeated" in retract(operator())
 
@@ -126,7 +126,7 @@ def test_other_turns_in_which_the_person_said_it_are_shown(service: Api, ada: Us
     assert any(NUMBER in line for line in lines(retract(operator())))
 
 
-def test_row_9_what_others_said_is_not_shown(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_messages_of_others_are_not_shown(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "theirs", PLANTED, "I see.", user_id="bo")
     assert "No longer repeated" in retract(operator())

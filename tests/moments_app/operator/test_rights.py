@@ -110,7 +110,7 @@ def test_viewers_and_editors_see_the_same_tables_and_administrators_all() -> Non
 
 @pytest.mark.slow(seconds=10)
 @pytest.mark.parametrize("role", ["editors", NO_ROLE])
-def test_row_35_a_page_shows_rows_of_a_table_to_those_who_may_see_that_table(role: str, kept_rows: KeptRows) -> None:
+def test_row_35_a_page_shows_rows_of_a_table_only_with_permission_to_view_it(role: str, kept_rows: KeptRows) -> None:
     kept_rows.have("furnished", furnish)
     mark()
     client, shown, leaks = clients(), set(), []
@@ -159,7 +159,7 @@ CLOSED: dict[str, set[str]] = {
 
 
 @pytest.mark.slow
-def test_row_35_exports_contexts_keys_and_logins_take_rights_of_their_own(kept_rows: KeptRows) -> None:
+def test_row_35_exports_contexts_keys_and_logins_need_separate_permissions(kept_rows: KeptRows) -> None:
     kept_rows.have("furnished", furnish)
     about = [address for address in every_address() if address.name in CLOSED["viewers"]]
     assert {address.name for address in about} == CLOSED["viewers"]
@@ -170,7 +170,7 @@ def test_row_35_exports_contexts_keys_and_logins_take_rights_of_their_own(kept_r
         assert set(statuses.values()) <= {200, 302, 403}  # the archive for the export has no file in this test
 
 
-def test_row_35_sessions_alone_show_no_context(ada: UserProfile) -> None:
+def test_row_35_permission_to_view_sessions_does_not_include_contexts(ada: UserProfile) -> None:
     session = Session.objects.create(user=ada, session_id="one")
     url = reverse("admin:sessions_app_session_context", args=[session.pk])
     assert operator("view_session").get(url).status_code == 403

@@ -42,7 +42,7 @@ class TestSession:
             assert change_url(moment) in shown
 
     @pytest.mark.slow
-    def test_row_13_a_session_of_the_end_of_2100_is_remembered_and_shown(
+    def test_row_13_a_session_at_the_end_of_2100_is_remembered_and_shown(
         self, root: Client, ada: UserProfile, as_ada: Api
     ) -> None:
         last = datetime(2100, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
@@ -358,7 +358,7 @@ class TestActions:
         told = Event.objects.filter(type__startswith="legal_hold").order_by("id")
         assert [event.type for event in told] == ["legal_hold_set", "legal_hold_ended"]
 
-    def test_row_18_a_viewer_asks_for_nothing(self, built: Session) -> None:
+    def test_row_18_a_viewer_cannot_queue_jobs(self, built: Session) -> None:
         viewer = operator("view_")
         before = Job.objects.count()
         assert {viewer.post(url(built, name)).status_code for name in (*self.ACTIONS, "retract")} == {403}

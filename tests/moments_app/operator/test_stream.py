@@ -276,7 +276,7 @@ class TestByHand:
         own.refresh_from_db()
         assert own.consolidated_content == ""
 
-    def test_row_18_a_viewer_changes_nothing(self, own: MemoryStream) -> None:
+    def test_row_18_a_viewer_cannot_change_a_stream(self, own: MemoryStream) -> None:
         viewer = operator("view_")
         note(own, "An observation.")
         fold(own)

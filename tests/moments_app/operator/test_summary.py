@@ -108,7 +108,7 @@ class TestRetry:
         assert retry_url(session) not in page(root, versions_url(session))
         assert "No job of this session" in root.post(retry_url(session), follow=True).content.decode()
 
-    def test_row_18_a_viewer_retries_nothing(self, session: Session) -> None:
+    def test_row_18_a_viewer_cannot_retry(self, session: Session) -> None:
         failed_job(session)
         viewer = operator("view_")
         assert retry_url(session) not in page(viewer, versions_url(session))

@@ -176,7 +176,7 @@ def test_an_expired_context_is_reported(root: Client, service: Api, ada: UserPro
     assert "no longer stored" in page(root, url(session), turn=5)
 
 
-def test_row_11_a_dump_of_a_kept_context_shows_nothing_of_it(service: Api, ada: UserProfile) -> None:
+def test_row_11_a_dump_of_a_stored_context_reveals_nothing(service: Api, ada: UserProfile) -> None:
     Entity.objects.create(user=ada, kind="task", title="Order the felt")
     talk(ada, 4)
     asked(service)

@@ -235,7 +235,7 @@ class TestShards:
         return stream
 
     @pytest.mark.slow
-    def test_row_11_a_text_that_took_an_item_of_theirs_in_is_made_again_without(self, kilns: MemoryStream) -> None:
+    def test_row_11_a_text_with_an_item_of_the_erased_person_is_rebuilt_without_it(self, kilns: MemoryStream) -> None:
         assert "Ada one." in kilns.consolidated_content
         first = list(kilns.atoms.lines())[:1]
         erase_user("ada", application=DEFAULT, actor="test")
@@ -249,9 +249,7 @@ class TestShards:
         assert [f"Bo {n}." in kilns.consolidated_content for n in ("one", "two", "three", "four")] == [True] * 4
         assert traced("ada one") == []
 
-    def test_row_11_what_people_wrote_into_a_text_that_had_an_item_of_theirs_goes_too(
-        self, kilns: MemoryStream
-    ) -> None:
+    def test_row_11_edits_of_a_text_with_an_item_of_the_erased_person_are_deleted(self, kilns: MemoryStream) -> None:
         rewrite(kilns, f"{kilns.consolidated_content}\nOf Ada, by hand.")
         erase_user("ada", application=DEFAULT, actor="test")
         kilns.refresh_from_db()
@@ -269,7 +267,7 @@ class TestShards:
         assert lessons.atoms.lines().count() == 1
         assert not Job.objects.open().filter(stream=lessons).exists()
 
-    def test_row_11_a_consolidation_that_was_undone_leaves_no_text(self, ada: UserProfile) -> None:
+    def test_row_11_an_undone_consolidation_leaves_no_text(self, ada: UserProfile) -> None:
         stream = shard("kilns")
         said_by(talk(ada, 2), stream, "Ada one.")
         fold(stream)
@@ -278,7 +276,7 @@ class TestShards:
         assert not stream.atoms.exists()
 
     @pytest.mark.slow
-    def test_row_11_what_came_from_a_session_that_was_deleted_before_goes_too(
+    def test_row_11_items_from_an_already_deleted_session_are_erased(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         stream = shard("kilns")
@@ -290,7 +288,7 @@ class TestShards:
         assert not stream.atoms.exists()
 
     @pytest.mark.slow
-    def test_row_11_a_consolidation_under_way_does_not_write_it_down(
+    def test_row_11_a_running_consolidation_does_not_store_erased_items(
         self, kilns: MemoryStream, model_server: OpenAIServer
     ) -> None:
         job = Job.objects.request(Consolidate.name, stream=kilns, requested_by="test", force=True)
@@ -343,7 +341,7 @@ class TestMeanwhile:
     """Concurrent work of any kind."""
 
     @pytest.mark.parametrize("process", [BuildMoments.name, FormMemories.name])
-    def test_row_11_a_job_that_waits_for_its_engine_writes_nothing(
+    def test_row_11_a_job_that_waits_for_its_engine_stores_nothing(
         self, ada: UserProfile, model_server: OpenAIServer, process: str
     ) -> None:
         job = Job.objects.request(process, talk(ada, 30, text="zqada"), requested_by="test", force=True)
@@ -354,7 +352,7 @@ class TestMeanwhile:
         assert not Job.objects.exclude(process=TASK).exists()
 
     @pytest.mark.slow
-    def test_row_11_people_who_write_and_are_erased_at_once_get_answers_and_leave_nothing(
+    def test_row_11_concurrent_writes_and_erasures_get_responses_and_leave_nothing(
         self, service: Api, rolling: None, settings: Settings
     ) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
@@ -420,7 +418,7 @@ class TestMeanwhile:
         assert answers == [204]
         assert not ContextReceipt.objects.exists()
 
-    def test_row_11_what_waits_to_be_written_of_somebody_erased_is_let_go(
+    def test_row_11_buffered_items_of_an_erased_person_are_dropped(
         self, service: Api, ada: UserProfile, settings: Settings
     ) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
@@ -465,7 +463,7 @@ class TestAsking:
         ]
         assert as_ada.get("users/ada").status_code == 401
 
-    def test_row_9_a_persons_key_erases_its_own_alone(self, as_ada: Api, bo: UserProfile) -> None:
+    def test_row_9_a_user_key_can_erase_only_its_person(self, as_ada: Api, bo: UserProfile) -> None:
         foreign, unknown = as_ada.delete("users/bo"), as_ada.delete("users/nobody")
         assert (foreign.status_code, foreign.content) == (404, unknown.content)
         assert UserProfile.objects.filter(user_id="bo").exists()
@@ -518,7 +516,7 @@ class TestProof:
     """An erasure leaves nothing, or rolls everything back."""
 
     @pytest.mark.parametrize("deferred", ["", "DEFERRABLE INITIALLY DEFERRED"])
-    def test_row_11_rows_that_nobody_knew_of_undo_it_all(self, ada: UserProfile, deferred: str) -> None:
+    def test_row_11_unknown_rows_roll_the_erasure_back(self, ada: UserProfile, deferred: str) -> None:
         talk(ada, 3)
         before = dumped()
         with connection.cursor() as cursor:
@@ -588,7 +586,7 @@ class TestProof:
         entries = LogEntry.objects.order_by("id").values_list("object_repr", "change_message")
         assert list(entries) == [("(erased)", ""), ("bo", "bo"), ("(erased)", "")]
 
-    def test_row_11_files_that_could_not_be_removed_are_told_and_removed_later(
+    def test_row_11_files_that_cannot_be_deleted_are_reported_and_deleted_later(
         self, ada: UserProfile, settings: Settings, archive_folder: Path
     ) -> None:
         storages["archive"].save(f"{ada.pk}/1/2026-03.gz", ContentFile(b"zq"))

@@ -103,7 +103,7 @@ def make_lives() -> None:
 
 
 @pytest.mark.slow
-def test_row_9_an_export_has_nothing_of_anothers(lived: None) -> None:
+def test_row_9_an_export_contains_nothing_of_other_people(lived: None) -> None:
     for person, other in (("ada", "bo"), ("bo", "ada")):
         files = exported(person)
         assert len(files) > 12
@@ -407,7 +407,7 @@ class TestAsking:
         with zipfile.ZipFile(BytesIO(b"".join(answer.streaming_content))) as archive:
             assert archive.read("messages.jsonl").decode() == exported("ada")["messages.jsonl"]
 
-    def test_row_9_a_persons_key_exports_its_own_alone(self, as_ada: Api, bo: UserProfile) -> None:
+    def test_row_9_a_user_key_can_export_only_its_person(self, as_ada: Api, bo: UserProfile) -> None:
         foreign, unknown = as_ada.get("users/bo/export"), as_ada.get("users/nobody/export")
         assert (foreign.status_code, foreign.content) == (404, unknown.content)
         assert as_ada.get("users/ada/export").status_code == 200

@@ -112,7 +112,7 @@ def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service:
     assert (listed["cause_id"], first["retraction_id"]) == (made["retraction_id"], made["retraction_id"])
 
 
-def test_row_41_an_answer_in_the_same_live_window_goes_too(service: Api, ada: UserProfile) -> None:
+def test_row_41_an_answer_in_the_same_live_window_is_retracted(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     service.post("retractions", order())
     assert retracted() == [0, 1]
@@ -121,7 +121,7 @@ def test_row_41_an_answer_in_the_same_live_window_goes_too(service: Api, ada: Us
 
 
 @pytest.mark.slow
-def test_row_41_an_answer_that_says_it_without_a_number_goes_where_it_was_served(
+def test_row_41_an_answer_without_a_number_is_retracted_if_the_text_was_in_its_context(
     service: Api, ada: UserProfile
 ) -> None:
     planted = "I am terribly allergic to walnuts and I carry adrenaline."
@@ -137,7 +137,7 @@ def test_row_41_an_answer_that_says_it_without_a_number_goes_where_it_was_served
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("answered")
-def test_row_41_answers_are_followed_to_answers(service: Api, ada: UserProfile) -> None:
+def test_row_41_answers_to_answers_are_retracted(service: Api, ada: UserProfile) -> None:
     asked(service, "new", f"It is {NUMBER}, as I said.")
     service.post("retractions", order())
     assert Message.objects.exclude(retracted_at=None).count() == 3
@@ -179,7 +179,7 @@ def test_a_word_with_digits_or_a_short_number_does_not_match_an_answer_elsewhere
     assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/same/messages/1"]
 
 
-def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_answers_to_other_people_stay(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": ANSWER}]
     service.post("sessions/asked/messages", user_id="bo", messages=messages)
@@ -241,7 +241,9 @@ def test_an_archived_answer_is_reported_and_stays(service: Api, ada: UserProfile
 
 
 @pytest.mark.slow
-def test_row_41_an_item_that_was_written_directly_takes_its_answers_with_it(service: Api, ada: UserProfile) -> None:
+def test_row_41_answers_that_repeat_a_directly_written_item_are_retracted_with_it(
+    service: Api, ada: UserProfile
+) -> None:
     said(service, "planted", "Good morning.", "Good morning.")
     stream = ada.streams.get(stream_type="user")
     item = note(stream, f"The account of the landlord is {NUMBER}.", "fact", written_by="key:abc")
@@ -327,7 +329,7 @@ class TestAdmin:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("answered")
-    def test_row_41_they_are_listed_and_preselected(self, service: Api, ada: UserProfile) -> None:
+    def test_row_41_answers_are_listed_and_preselected(self, service: Api, ada: UserProfile) -> None:
         root, ref = operator(), "rem://sessions/asked/messages/3"
         shown = root.get(self.url(), {"sequences": "0"}).content.decode()
         assert f'name="answer" value="{ref}" checked' in shown and "asked, turn 3" in shown

@@ -98,7 +98,7 @@ class TestRetractedTurns:
         return session
 
     @pytest.mark.slow
-    def test_row_10_no_engine_request_has_a_retracted_turn(
+    def test_row_10_no_engine_request_contains_a_retracted_turn(
         self, session: Session, service: Api, model_server: OpenAIServer, embeddings_server: OpenAIServer
     ) -> None:
         form(session)
@@ -112,7 +112,7 @@ class TestRetractedTurns:
         assert not [body for body in asked_for if MARKER in body]
 
     @pytest.mark.slow
-    def test_row_10_no_context_search_or_reload_has_a_retracted_turn(self, session: Session, service: Api) -> None:
+    def test_row_10_no_context_search_or_reload_contains_a_retracted_turn(self, session: Session, service: Api) -> None:
         work_off()
         count(session.user)
         assert not Word.objects.filter(stem__startswith=MARKER[:6]).exists()
@@ -233,7 +233,7 @@ class TestRetract:
         assert {"moments_app_memoryatom", "moments_app_memorystream", "moments_app_word"} <= made.keys()
 
     @pytest.mark.slow
-    def test_row_10_retracting_leaves_no_derived_text_with_the_planted_marker(self, session: Session) -> None:
+    def test_row_10_a_retraction_leaves_no_derived_text_with_the_planted_marker(self, session: Session) -> None:
         bounds = session.last_moment_message_idx, session.live_from_sequence
         retract(session, PLANTED, reason="planted", requested_by="test")
         left = with_marker()
@@ -246,14 +246,14 @@ class TestRetract:
         assert_chain_is_whole(session.user)
 
     @pytest.mark.slow
-    def test_row_10_an_undone_retraction_leaves_everything_as_it_was(self, session: Session) -> None:
+    def test_row_10_undoing_a_retraction_restores_everything(self, session: Session) -> None:
         before = comparable()
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         undo_retraction(retraction, requested_by="test")
         assert comparable() == before
 
     @pytest.mark.slow
-    def test_row_10_undoing_after_everything_was_made_anew_puts_back_what_there_was(self, session: Session) -> None:
+    def test_row_10_undoing_a_retraction_after_a_rebuild_restores_everything(self, session: Session) -> None:
         before = comparable()
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         work_off()
@@ -262,7 +262,7 @@ class TestRetract:
         assert comparable() == before
 
     @pytest.mark.slow
-    def test_row_9_nobody_elses_memory_is_touched(self, session: Session, bo: UserProfile) -> None:
+    def test_row_9_memory_of_other_people_is_not_changed(self, session: Session, bo: UserProfile) -> None:
         def of_bo() -> list[Any]:
             kept = [list(model.objects.filter(user=bo).order_by("pk").values()) for model in (Moment, Summary, Message)]
             own = MemoryAtom.objects.filter(source_session__user=bo).order_by("pk").values("pk", "content")
@@ -276,7 +276,7 @@ class TestRetract:
         assert of_bo() == before
 
     @pytest.mark.slow
-    def test_row_10_a_session_retracted_as_a_whole_leaves_nothing_and_comes_back(self, session: Session) -> None:
+    def test_row_10_a_completely_retracted_session_leaves_nothing_and_can_be_restored(self, session: Session) -> None:
         before = comparable()
         asked = preview(session, None)
         retraction = retract(session, None, reason="not the person", requested_by="test")
@@ -363,7 +363,7 @@ class TestMeanwhile:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("process", ["build_moments", "roll_summary", "form_memories"])
-    def test_row_10_what_an_engine_was_told_before_is_not_written_after(
+    def test_row_10_an_engine_result_from_before_the_retraction_is_discarded(
         self, planted: Session, model_server: OpenAIServer, process: str
     ) -> None:
         def meanwhile(handler: Any, body: dict[str, Any]) -> None:
@@ -384,14 +384,14 @@ class TestMeanwhile:
         assert with_marker() == {}
 
     @pytest.mark.slow
-    def test_row_10_a_consolidation_that_ends_at_the_same_time_is_withdrawn(self, planted: Session) -> None:
+    def test_row_10_a_concurrent_consolidation_is_withdrawn(self, planted: Session) -> None:
         form(planted)
         stream = MemoryStream.objects.get(stream_type="user")
         fold_while(stream, lambda: retract(planted, PLANTED, reason="planted", requested_by="test"))
         assert with_marker() == {}
 
     @pytest.mark.slow
-    def test_row_10_a_consolidation_of_what_was_withdrawn_is_not_written(
+    def test_row_10_a_consolidation_of_withdrawn_items_is_discarded(
         self, planted: Session, model_server: OpenAIServer
     ) -> None:
         form(planted)
@@ -408,7 +408,7 @@ class TestMeanwhile:
         assert with_marker() == {}
 
     @pytest.mark.slow
-    def test_row_10_no_journey_leads_through_what_was_withdrawn(
+    def test_row_10_no_journey_contains_withdrawn_text(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         """The journey is passed on from session to session, and to digests."""
@@ -431,7 +431,7 @@ class TestMeanwhile:
         assert comparable() == before
 
     @pytest.mark.slow
-    def test_row_10_a_journey_withdrawn_while_the_engine_thinks_is_not_carried_on(
+    def test_row_10_a_journey_withdrawn_during_an_engine_call_is_not_continued(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         model_server.always(tell_on)
@@ -524,9 +524,7 @@ class TestArchived:
         assert {"pottery", "chess"} <= set(ada.interests) == {each for each in loved if MARKER not in each}
 
     @pytest.mark.slow
-    def test_row_10_a_line_of_the_profile_that_is_made_again_names_its_turn(
-        self, session: Session, ada: UserProfile
-    ) -> None:
+    def test_row_10_a_rebuilt_profile_line_names_its_turn(self, session: Session, ada: UserProfile) -> None:
         allergy = session.messages.get(sequence=2).pk
         statement = MemoryAtom.objects.get(content__contains="hazelnuts")
         MemoryAtom.objects.filter(pk=statement.pk).update(content=f"{statement.content} in {MARKER}")
@@ -550,7 +548,7 @@ class TestArchived:
         assert told in said.getvalue()
 
     @pytest.mark.slow
-    def test_row_10_nothing_of_what_is_retracted_is_made_again(self, ada: UserProfile, archive_folder: Path) -> None:
+    def test_row_10_retracted_text_is_not_derived_again(self, ada: UserProfile, archive_folder: Path) -> None:
         session = remembered(poisoned(ada, 2, 40, size=50))
         retract(session, [2], reason="planted", requested_by="test")
         work_off()
@@ -578,9 +576,7 @@ class TestArchived:
         assert undone.status_code == 200 and found.exists()
 
     @pytest.mark.slow
-    def test_row_10_a_moment_of_archived_turns_that_tells_of_a_retracted_one_goes_with_it(
-        self, session: Session
-    ) -> None:
+    def test_row_10_a_moment_of_archived_turns_with_retracted_text_is_withdrawn(self, session: Session) -> None:
         """One engine call created both moments, so one may contain text of the other's turns."""
         beside = Moment.objects.get(last_sequence__lt=24)
         Moment.objects.filter(pk=beside.pk).update(summary=f"{beside.summary} She lives in {MARKER}.")
@@ -594,7 +590,7 @@ class TestArchived:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
     @pytest.mark.slow
-    def test_row_10_a_moment_whose_turns_are_deleted_goes_where_it_tells_of_a_retracted_one(
+    def test_row_10_a_moment_of_deleted_turns_with_retracted_text_is_withdrawn(
         self, ada: UserProfile, settings: Settings
     ) -> None:
         settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
@@ -717,7 +713,7 @@ class TestInterests:
         return session
 
     @pytest.mark.slow
-    def test_row_10_one_that_a_retracted_turn_says_goes_and_others_stay(
+    def test_row_10_only_interests_stated_in_a_retracted_turn_are_removed(
         self, session: Session, ada: UserProfile
     ) -> None:
         retract(session, [20], reason="planted", requested_by="test")
@@ -728,7 +724,9 @@ class TestInterests:
         assert {"pottery", "rowing", "chess"} <= set(ada.interests)
         assert "knitting" not in {*ada.interests, *ada.preferred_topics}
 
-    def test_row_10_one_goes_whose_moment_somebody_deleted(self, session: Session, ada: UserProfile) -> None:
+    def test_row_10_an_interest_is_removed_even_if_its_moment_was_deleted(
+        self, session: Session, ada: UserProfile
+    ) -> None:
         session.moments.all().delete()
         retract(session, [20], reason="planted", requested_by="test")
         work_off()

@@ -53,9 +53,7 @@ def text_of(stream: MemoryStream) -> str:
     return stream.consolidated_content
 
 
-def test_row_10_what_was_written_directly_is_withdrawn_with_the_texts_made_of_it(
-    stream: MemoryStream, ada: UserProfile
-) -> None:
+def test_row_10_a_directly_written_item_is_withdrawn_with_derived_texts(stream: MemoryStream, ada: UserProfile) -> None:
     before = text_of(stream)
     atom = write(stream)
     assert "xyzzyplugh" in text_of(stream)
@@ -113,7 +111,7 @@ def test_a_concurrent_consolidation_does_not_restore_it(stream: MemoryStream, ad
     assert "xyzzyplugh" not in text_of(stream)
 
 
-def test_row_10_a_consolidation_that_ends_at_the_same_time_does_not_bring_it_back(
+def test_row_10_a_concurrent_consolidation_does_not_restore_a_retracted_item(
     stream: MemoryStream, ada: UserProfile
 ) -> None:
     before = text_of(stream)
@@ -125,7 +123,9 @@ def test_row_10_a_consolidation_that_ends_at_the_same_time_does_not_bring_it_bac
 
 
 @pytest.mark.slow
-def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStream, ada: UserProfile) -> None:
+def test_row_10_undoing_an_earlier_retraction_does_not_restore_a_retracted_item(
+    stream: MemoryStream, ada: UserProfile
+) -> None:
     first = write(stream, "Ada has a sister.")
     later = write(stream)
     made = retract_items(ada, Named([first.atom_id]), reason="an error", requested_by="test")
@@ -148,7 +148,7 @@ def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStre
     assert "xyzzyplugh" not in text_of(stream)
 
 
-def test_row_10_nor_does_one_in_a_shard_of_what_was_released_of_it(ada: UserProfile) -> None:
+def test_row_10_a_concurrent_consolidation_of_a_shard_does_not_restore_its_release(ada: UserProfile) -> None:
     bees = shard("bees", "default")
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
     release(atom, "Some send money to an account.", actor="operator:root")
@@ -158,7 +158,7 @@ def test_row_10_nor_does_one_in_a_shard_of_what_was_released_of_it(ada: UserProf
     assert not MemoryAtom.objects.exists()
 
 
-def test_row_10_what_is_released_of_it_at_the_same_time_goes_with_it(ada: UserProfile) -> None:
+def test_row_10_a_concurrent_release_is_withdrawn_with_its_item(ada: UserProfile) -> None:
     bees = shard("bees", "default")
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
     retracting = partial(retract_items, ada, Named([atom.atom_id]), reason="planted", requested_by="test")
@@ -192,7 +192,9 @@ def goal(user: UserProfile, title: str = PLANTED, writer: str = "key:abc") -> En
 class TestEntities:
     """Tasks, goals and problems can be written directly too."""
 
-    def test_row_10_what_a_key_noted_goes_with_its_links_and_comes_back_as_it_was(self, ada: UserProfile) -> None:
+    def test_row_10_entities_of_a_key_are_withdrawn_with_their_links_and_restored_unchanged(
+        self, ada: UserProfile
+    ) -> None:
         planted, own, other = goal(ada), goal(ada, "Paint the barn", "key:own"), goal(ada, "Sell wax", "key:own")
         EntityLink.objects.create(user=ada, from_entity=planted, to_entity=own)
         EntityLink.objects.create(user=ada, from_entity=other, to_entity=planted)
@@ -209,7 +211,7 @@ class TestEntities:
         assert [link.to_entity for link in EntityLink.objects.all()] == [own]  # the link to the deleted one stays away
         assert Entity.objects.matching("xyzzyplugh").get() == planted
 
-    def test_row_9_anothers_are_answered_as_unknown_ones(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_entities_of_another_person_look_unknown(self, ada: UserProfile, bo: UserProfile) -> None:
         bos = goal(bo)
         for named in (Named(entity_ids=[bos.entity_id]), Named(written_by="key:abc")):
             with pytest.raises(CannotRetract, match="written"):
@@ -249,7 +251,7 @@ class TestShards:
         bees = MemoryStream.objects.filter(name="bees").first() or shard("bees", "default")
         return note(bees, content, written_by=writer)
 
-    def test_row_10_it_is_withdrawn_with_the_texts_made_of_it_and_comes_back(self, ada: UserProfile) -> None:
+    def test_row_10_a_shared_item_is_withdrawn_with_derived_texts_and_restored(self, ada: UserProfile) -> None:
         own = self.written("Bees like linden.", "key:own")
         bees = own.stream
         fold(bees)
@@ -308,7 +310,7 @@ class TestShards:
         root.post(reverse("admin:moments_app_retraction_undo", args=[made.pk]))
         assert MemoryAtom.objects.exists()
 
-    def test_row_35_an_operator_of_another_application_sees_no_retraction_of_it(self) -> None:
+    def test_row_35_an_operator_of_another_application_does_not_see_the_retraction(self) -> None:
         made = retract_items(self.written().stream, Named(written_by="key:abc"), reason="planted", requested_by="test")
         there, seen = Application.objects.create(name="there"), []
         for application in (there.pk, DEFAULT):
@@ -326,7 +328,7 @@ class TestRest:
         return [api.post(path, user_id="ada", atom_type="fact", content=content).json() for content in contents]
 
     @pytest.mark.slow
-    def test_row_10_all_that_a_key_wrote_is_taken_back(self, service: Api, stream: MemoryStream) -> None:
+    def test_row_10_all_items_of_a_key_can_be_retracted(self, service: Api, stream: MemoryStream) -> None:
         [first, second] = self.written(service, PLANTED, "Ada likes tea.")
         [other] = self.written(Api(ApiKey.objects.issue("other")[1]), "Ada has a cat.")
         writer = ApiKey.objects.get(name="service").actor
@@ -353,7 +355,7 @@ class TestRest:
         answer = service.post("retractions", user_id="ada", reason="x", **named)
         assert answer.status_code == 400 and answer.json()["errors"][0]["code"] == "contradictory"
 
-    def test_row_9_anothers_items_are_answered_as_unknown_ones(self, as_ada: Api, bo: UserProfile) -> None:
+    def test_row_9_items_of_another_person_look_unknown(self, as_ada: Api, bo: UserProfile) -> None:
         bos = note(MemoryStream.objects.ensure_of_person(bo, "default"), PLANTED, written_by="key:abc")
         told = [
             as_ada.post("retractions", reason="x", atom_ids=[str(atom_id)])

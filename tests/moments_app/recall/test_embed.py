@@ -253,7 +253,7 @@ class TestFailure:
             (behave.raw("null"), ""),
         ],
     )
-    def test_row_3_what_fails_to_embed_is_kept_found_by_words_told_and_tried_again(
+    def test_row_3_a_text_that_cannot_be_embedded_is_found_by_words_reported_and_retried(
         self, embeddings_server: OpenAIServer, service: Api, ada: UserProfile, behaviour: Any, told: str
     ) -> None:
         stream = own_stream(ada)
@@ -273,7 +273,7 @@ class TestFailure:
         assert Embed().sweep() == Asked(0)
 
     @pytest.mark.slow
-    def test_row_21_a_text_that_is_refused_costs_no_other_its_vector_and_is_not_asked_for_again(
+    def test_row_21_a_refused_text_does_not_affect_others_and_is_not_retried(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         embeddings_server.always(refuse_marked(400))
@@ -293,7 +293,7 @@ class TestFailure:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 429, 500, 503])
-    def test_row_28_an_endpoint_that_refuses_everything_says_nothing_about_a_text(
+    def test_row_28_an_endpoint_that_refuses_everything_marks_no_text_as_refused(
         self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings, status: int
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 1})
@@ -313,7 +313,7 @@ class TestFailure:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("status", [400, 413, 422])
-    def test_row_28_one_text_of_a_hundred_that_is_refused_gets_its_vector_once_the_endpoint_takes_it(
+    def test_row_28_a_refused_text_gets_its_vector_when_the_endpoint_accepts_it(
         self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings, status: int
     ) -> None:
         settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 100})
@@ -389,7 +389,7 @@ class TestFailure:
         assert vectors() == 1
 
     @pytest.mark.slow
-    def test_row_4_with_an_endpoint_that_fails_at_random_every_text_has_one_vector_in_the_end(
+    def test_row_4_every_text_gets_one_vector_despite_random_failures(
         self, embeddings_server: OpenAIServer, settings: Settings, ada: UserProfile
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 30})
@@ -418,7 +418,7 @@ class TestFailure:
         work_off()
         assert states == [0]
 
-    def test_row_4_turns_that_come_while_the_endpoint_thinks_get_their_vectors_too(
+    def test_row_4_turns_appended_during_an_embeddings_call_get_vectors(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         def say_more(handler: Any, body: dict[str, Any]) -> None:

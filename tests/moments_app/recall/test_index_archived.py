@@ -44,7 +44,7 @@ def asked() -> int:
     return IndexArchived().sweep().jobs
 
 
-def test_row_38_turns_that_an_earlier_release_archived_are_found_after_a_job(
+def test_row_38_turns_archived_by_an_earlier_release_are_found_after_the_job(
     session: Session, archive_folder: Path
 ) -> None:
     lines, there = in_archives(session), files(archive_folder)
@@ -80,7 +80,7 @@ def test_row_38_an_interrupted_job_continues_with_the_remaining_archives(session
     assert len(found(session.user)) == TURNS
 
 
-def test_row_38_a_month_that_grew_since_is_found_as_a_whole(ada: UserProfile) -> None:
+def test_row_38_all_turns_of_a_month_that_grew_since_are_found(ada: UserProfile) -> None:
     session = covered_session(ada, TURNS)
     Session.objects.update(summarised_sequence=2)
     retain()

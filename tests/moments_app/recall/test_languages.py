@@ -268,7 +268,9 @@ class TestIsolation:
     """Row 9 for the counts of words."""
 
     @pytest.mark.parametrize("table", ["moments_app_memoryatom", "moments_app_moment", "sessions_app_message"])
-    def test_row_9_what_is_counted_at_once_is_ones_own(self, ada: UserProfile, bo: UserProfile, table: str) -> None:
+    def test_row_9_words_counted_during_a_search_are_ones_own(
+        self, ada: UserProfile, bo: UserProfile, table: str
+    ) -> None:
         for person in (ada, bo):
             say(person, f"Das Klavier von {person.user_id}.")
             moment(person, "klavier", f"Das Klavier von {person.user_id}.")
@@ -284,7 +286,7 @@ class TestIsolation:
             cursor.execute(call, asked)
             assert not of_bo & {pk for (pk,) in cursor.fetchall()}
 
-    def test_row_9_typos_are_not_told_anothers_words(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_typos_are_not_corrected_to_words_of_another_person(self, ada: UserProfile, bo: UserProfile) -> None:
         say(bo, "The harpsichord came from Lyon.")
         say(ada, "Nothing to say.")
         with acting_for("ada", application=DEFAULT) as acting:

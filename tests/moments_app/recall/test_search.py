@@ -147,7 +147,7 @@ class TestWhatIsFound:
         count(ada)
         assert contents(ada, "harpsichord " + " ".join(f"word{n}" for n in range(2_000)))
 
-    def test_row_43_at_most_64_words_are_searched_those_at_the_beginning_and_the_end(self, ada: UserProfile) -> None:
+    def test_row_43_at_most_64_words_are_searched_from_the_start_and_the_end(self, ada: UserProfile) -> None:
         texts = {
             "words": [f"word{n}" for n in range(400)],
             "pairs of characters": ["".join(map(chr, range(0x4E00, 0x4E00 + 400)))],
@@ -158,12 +158,12 @@ class TestWhatIsFound:
         asked = {term.word for term in query_words(ada, "", " ".join(texts["words"])).terms}
         assert {"word0", "word31", "word368", "word399"} <= asked
 
-    def test_row_43_a_long_query_in_no_language_is_searched_by_few_stems(self, ada: UserProfile) -> None:
+    def test_row_43_a_long_query_of_random_words_is_searched_by_few_stems(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came from Lyon.")
         count(ada)
         assert 100 < len(query_words(ada, "", random_words(160)).lookup("turn").rare) < 200
 
-    def test_row_43_a_long_query_in_no_language_reads_no_turn_without_its_words(self, ada: UserProfile) -> None:
+    def test_row_43_a_long_query_of_random_words_reads_no_turn_without_them(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(300)))
         count(ada)
         connection.close()  # a new connection counts only its own reads
@@ -447,12 +447,12 @@ class TestIsolation:
             note(own_stream(person), f"{person.user_id} plays the harpsichord.", "fact")
             count(person)
 
-    def test_row_9_a_search_finds_ones_own_memory_only(self, ada: UserProfile) -> None:
+    def test_row_9_a_search_finds_only_own_memory(self, ada: UserProfile) -> None:
         texts = contents(ada, "harpsichord", most=100)
         assert len(texts) == 4
         assert not any("bo" in text.split("'")[0].split() or text.endswith("bo.") for text in texts)
 
-    def test_row_9_a_service_key_searches_for_whom_it_names_and_a_persons_key_for_its_own(
+    def test_row_9_a_service_key_searches_for_the_named_person_and_a_user_key_for_its_own(
         self, service: Api, as_ada: Api
     ) -> None:
         mine = service.post("memory/search", user_id="ada", query="harpsichord").json()["results"]
@@ -461,7 +461,7 @@ class TestIsolation:
         assert service.post("memory/search", user_id="nobody", query="harpsichord").json()["results"] == []
 
     @pytest.mark.parametrize("table", ["moments_app_memoryatom", "moments_app_moment", "sessions_app_message"])
-    def test_row_9_the_search_functions_hold_the_line_themselves(
+    def test_row_9_the_search_functions_enforce_row_security(
         self, ada: UserProfile, bo: UserProfile, table: str
     ) -> None:
         call = f"SELECT found FROM recall_{table}(%s, %s, %s, '{{}}', %s, %s, %s, 5, NULL, 100)"
@@ -475,7 +475,7 @@ class TestIsolation:
                 cursor.execute(call, asked)
                 assert not of_bo & {pk for (pk,) in cursor.fetchall()}
 
-    def test_row_9_anothers_words_and_counts_are_not_seen(self, ada: UserProfile) -> None:
+    def test_row_9_words_and_counts_of_another_person_are_not_visible(self, ada: UserProfile) -> None:
         with acting_for("ada", application=DEFAULT):
             assert set(Word.objects.values_list("user_id", flat=True)) == {ada.pk}
             assert set(Vocabulary.objects.values_list("user_id", flat=True)) == {ada.pk}
@@ -709,7 +709,7 @@ class TestByMeaning:
             assert self.ask(service, f"harpsichord {number}")["degraded"] is True
         assert EngineCall.objects.filter(ok=False).count() == 2
 
-    def test_row_9_meaning_finds_ones_own_memory_only(self, service: Api, as_ada: Api) -> None:
+    def test_row_9_a_search_by_vectors_finds_only_own_memory(self, service: Api, as_ada: Api) -> None:
         for mode in ("semantic", "hybrid"):
             texts = [
                 result["content"] for result in self.ask(service, "harpsichord", mode=mode, match_count=100)["results"]
@@ -758,7 +758,7 @@ class TestByMeaning:
 
     @pytest.mark.parametrize("then", ["", "_then"])
     @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
-    def test_row_9_the_functions_of_vectors_hold_the_line_themselves(
+    def test_row_9_the_vector_functions_enforce_row_security(
         self, bo: UserProfile, ada: UserProfile, kind: str, then: str
     ) -> None:
         model = EmbeddingModel.objects.get()
@@ -774,7 +774,7 @@ class TestByMeaning:
             assert of_bo and not of_bo & {pk for (pk,) in cursor.fetchall()}
 
     @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
-    def test_row_9_anothers_vectors_are_not_seen(self, ada: UserProfile, kind: str) -> None:
+    def test_row_9_vectors_of_another_person_are_not_visible(self, ada: UserProfile, kind: str) -> None:
         with acting_for("ada", application=DEFAULT):
             owners = set(KINDS[kind].objects.values_list("user_id", flat=True))
         assert owners - {None} == {ada.pk}

@@ -54,7 +54,7 @@ def test_more_than_one_batch_is_deleted(ada: UserProfile, monkeypatch: pytest.Mo
     assert housekeeping().jobs == 5
 
 
-def test_row_35_who_read_whom_is_kept_for_the_days_that_are_set_and_an_export_for_good(
+def test_row_35_readings_are_kept_for_the_configured_days_and_exports_permanently(
     ada: UserProfile, settings: Settings
 ) -> None:
     for days in (399, 401):

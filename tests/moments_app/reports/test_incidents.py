@@ -77,7 +77,7 @@ def fail_alone(name: str, *others: str, kind: str = "server_error", **how: Any) 
 class TestOnePerson:
     """The person is the cause if others are answered in between."""
 
-    def test_row_50_the_person_is_named_with_the_call_that_was_answered_for_another(self) -> None:
+    def test_row_50_an_incident_names_the_person_and_an_answered_call_for_another(self) -> None:
         fail_alone("ada", "bo", "cy")
         incident = the_only()
         assert incident.cause == "Calls about ada fail"
@@ -86,12 +86,12 @@ class TestOnePerson:
         assert "The same prompt for cy was answered at " in incident.evidence
         assert incident.remedy.startswith("Don't wait for the engine, because it answers others.")
 
-    def test_row_50_all_their_work_is_one_incident_whatever_fails(self) -> None:
+    def test_row_50_all_failures_of_a_person_are_one_incident(self) -> None:
         fail("ada", "timeout", process="form_memories"), fail_alone("ada", "bo")
         incident = the_only()
         assert (incident.people, incident.jobs, len(incident.failures)) == (1, 2, 2)
 
-    def test_row_50_chance_failures_of_others_are_an_incident_of_their_own(self) -> None:
+    def test_row_50_chance_failures_of_others_are_a_separate_incident(self) -> None:
         fail("bo"), fail("cy"), fail_alone("ada", "dora")
         of_ada, of_engine = sorted(incidents(), key=lambda incident: incident.people)
         assert (of_ada.cause, list(of_ada.names.values())) == ("Calls about ada fail", ["ada"])
@@ -272,7 +272,7 @@ def test_a_job_that_runs_again_keeps_its_incident_open() -> None:
 class TestItsJobs:
     """An incident has the jobs of its cause, and none of other incidents with the same failure."""
 
-    def test_row_50_a_persons_incident_has_the_persons_jobs(self) -> None:
+    def test_row_50_the_incident_of_a_person_has_their_jobs(self) -> None:
         of_engine, of_ada = fail("bo"), fail_alone("ada", "cy")
         found = {incident.cause: list(incident.stalled()) for incident in incidents()}
         assert found == {

@@ -80,7 +80,7 @@ def test_one_call_has_each_turn_once_and_each_part_records_its_prompt(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "bad"), [("memories", {"nonsense": 1}), ("moments", {})])
-def test_row_3_a_bad_part_fails_alone_and_is_asked_for_by_itself(
+def test_row_3_an_invalid_part_fails_alone_and_is_requested_separately(
     ada: UserProfile, model_server: OpenAIServer, part: str, bad: dict[str, Any]
 ) -> None:
     session = talk(ada, 9)
@@ -96,7 +96,7 @@ def test_row_3_a_bad_part_fails_alone_and_is_asked_for_by_itself(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bad", [behave.error(500), behave.content("{}")])
-def test_row_3_where_the_call_fails_each_asks_by_itself(
+def test_row_3_after_a_failed_call_each_part_is_requested_separately(
     ada: UserProfile, model_server: OpenAIServer, bad: behave.Behaviour
 ) -> None:
     session = talk(ada, 9)
@@ -107,7 +107,7 @@ def test_row_3_where_the_call_fails_each_asks_by_itself(
 
 
 @pytest.mark.slow
-def test_row_5_a_worker_that_died_before_the_commit_left_nothing_and_all_is_written_once(
+def test_row_5_a_worker_that_dies_before_the_commit_leaves_nothing_and_all_is_stored_once(
     ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -216,7 +216,7 @@ def test_small_sessions_of_a_person_share_one_call_with_known_statements_once(
 
 
 @pytest.mark.slow
-def test_row_3_where_the_shared_call_fails_the_first_session_is_asked_about_alone(
+def test_row_3_after_a_failed_shared_call_the_first_session_is_requested_alone(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     sessions = many(ada, 3)
@@ -232,7 +232,7 @@ def test_row_3_where_the_shared_call_fails_the_first_session_is_asked_about_alon
 
 
 @pytest.mark.slow
-def test_row_3_a_bad_part_of_a_later_session_costs_no_other_session(
+def test_row_3_an_invalid_part_of_a_later_session_does_not_affect_others(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     sessions = many(ada, 3)

@@ -254,7 +254,7 @@ class TestWhichSessions:
         assert settle(Session.objects.get(session_id="s2"), force=True).status == Job.Status.SKIPPED
 
     @pytest.mark.slow
-    def test_row_6_two_runs_at_once_ask_for_each_session_once(self, ada: UserProfile) -> None:
+    def test_row_6_two_concurrent_runs_queue_each_session_once(self, ada: UserProfile) -> None:
         for number in range(250):
             talk(ada, 4, session_id=f"s{number}")
         asked = [compacted.settled for compacted in at_once(lambda _: compact_sessions(), 2)]
@@ -316,7 +316,7 @@ class TestFailure:
         assert (session.status, session.live_count) == ("active", 10)
         assert Job.objects.get(process=Settle.name).status == Job.Status.SKIPPED
 
-    def test_row_17_no_connection_is_held_while_the_engine_digests(
+    def test_row_17_no_connection_is_held_during_a_digest_call(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 9)

@@ -215,7 +215,7 @@ def _waiting() -> list[int]:
 
 
 @pytest.mark.slow
-def test_row_25_a_connection_lost_amid_a_batch_leaves_it_as_it_was_and_it_is_done_once(ada: UserProfile) -> None:
+def test_row_25_a_batch_whose_connection_is_lost_is_rolled_back_and_done_once(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     compact_sessions()
     with settling_meanwhile(sessions[1]), connection.cursor() as cursor:
@@ -279,7 +279,7 @@ def test_a_failing_session_does_not_block_the_others(ada: UserProfile) -> None:
     assert "IntegrityError" in waiting.error
 
 
-def test_row_9_only_one_persons_sessions_are_settled_together(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_only_sessions_of_one_person_are_settled_together(ada: UserProfile, bo: UserProfile) -> None:
     for user in (ada, bo):
         talk(user, 4, session_id="s1")
         talk(user, 4, session_id="s2")

@@ -83,7 +83,7 @@ def test_observations_of_the_call_are_absorbed_into_lines(
     assert all(f"Observation {number}." in stream.consolidated_content for number in range(5))
 
 
-def test_row_2_what_comes_while_the_engine_thinks_survives(stream: MemoryStream, model_server: OpenAIServer) -> None:
+def test_row_2_items_added_during_an_engine_call_are_kept(stream: MemoryStream, model_server: OpenAIServer) -> None:
     def meanwhile(handler: Any, body: dict[str, Any]) -> None:
         note(stream, "Came meanwhile.")
         behave.answer_well(handler, body)
@@ -93,7 +93,7 @@ def test_row_2_what_comes_while_the_engine_thinks_survives(stream: MemoryStream,
     assert waiting(stream) == ["Came meanwhile."]
 
 
-def test_row_2_an_edit_while_the_engine_thinks_is_kept_and_merged_again(
+def test_row_2_an_edit_during_an_engine_call_is_kept_and_the_merge_is_repeated(
     stream: MemoryStream, model_server: OpenAIServer
 ) -> None:
     def meanwhile(handler: Any, body: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def test_row_2_an_edit_while_the_engine_thinks_is_kept_and_merged_again(
 
 
 @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content('{"text": " "}'), behave.truncated])
-def test_row_3_a_failed_consolidation_changes_nothing_but_the_job(
+def test_row_3_a_failed_consolidation_changes_only_the_job(
     stream: MemoryStream, model_server: OpenAIServer, behaviour: behave.Behaviour
 ) -> None:
     before = state(stream)

@@ -230,7 +230,7 @@ class TestItems:
             ("Wohnt in Kiel.", "home", "user", "Nora"),
         ]
 
-    def test_row_23_what_memory_itself_put_there_is_not_remembered_again(
+    def test_row_23_text_from_memory_is_not_remembered_again(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         lines = "- Likes remembered text. (2026-03-02)\n- Has remembered text. (2026-03-03)"
@@ -262,7 +262,7 @@ class TestFailure:
     """An engine that fails loses nothing."""
 
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null"), behave.truncated, behave.refusal])
-    def test_row_3_a_failed_formation_changes_nothing_but_the_job(
+    def test_row_3_a_failed_formation_changes_only_the_job(
         self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
     ) -> None:
         session = talk(ada, 6)
@@ -276,7 +276,7 @@ class TestFailure:
         assert MemoryAtom.objects.exists()
 
     @pytest.mark.slow
-    def test_row_4_with_an_engine_that_fails_at_random_no_turn_is_left_and_no_item_doubled(
+    def test_row_4_every_turn_is_formed_once_despite_random_failures(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 50})
@@ -300,9 +300,7 @@ class TestFailure:
         assert len(set(active)) == len(active)
 
     @pytest.mark.slow
-    def test_row_1_two_workers_on_the_same_turns_add_each_item_once(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_row_1_concurrent_workers_add_each_item_once(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 6)
         stream = shard("kilns")
         at_once(lambda n: _try(lambda: note(stream, "The very same.")), 8)
@@ -320,7 +318,9 @@ def _try(work: Any) -> None:
         work()
 
 
-def test_row_9_atoms_and_streams_are_seen_by_their_person_and_shards_by_all(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_items_and_streams_are_visible_to_their_person_and_shards_to_all(
+    ada: UserProfile, bo: UserProfile
+) -> None:
     form(talk(ada, 6, text="I live in Turin and I love kilns."))
     form(talk(bo, 6, text="I live in Turin and I love kilns."))
     note(shard("kilns"), "A shard's own.", "fact")

@@ -49,7 +49,7 @@ def profile(service: Api, key: str) -> str:
 class TestOwn:
     """A user never gets the known people of another user."""
 
-    def test_row_9_people_known_to_another_user_are_as_if_they_were_not(
+    def test_row_9_people_known_to_another_user_look_unknown(
         self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna lives in Bergen.")
@@ -64,7 +64,7 @@ class TestOwn:
         assert service.get("facts", user_id="bo", about="anna").json()["facts"] == []
         assert service.get("users/ada/people", after="dr-weiss").status_code == 404
 
-    def test_row_9_nor_does_the_database_show_them_without_the_codes_filter(
+    def test_row_9_an_unfiltered_query_does_not_see_people_known_to_others(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna lives in Bergen.")
@@ -272,7 +272,7 @@ class TestSearch:
         assert {one["kind"] for one in answer.json()["results"]} <= {"fact"}
         return {one["content"] for one in answer.json()["results"]}
 
-    def test_row_9_another_users_people_are_not_searched(self, service: Api) -> None:
+    def test_row_9_people_known_to_another_user_are_not_searched(self, service: Api) -> None:
         assert self.search(service, "anna", "bo") == {"User: My sister Anna is a potter in Bergen."}
         assert self.search(service, "anna-2", "bo") == set()
 
@@ -325,7 +325,7 @@ class TestView:
         assert known(service) == {"dr-weiss": ("Dr. Weiss", "")}
         assert service.get("users/ada/people/anna").status_code == 404
 
-    def test_row_10_a_retraction_takes_people_along_and_an_undo_brings_them_back(
+    def test_row_10_a_retraction_removes_known_people_and_an_undo_restores_them(
         self, service: Api, ada: UserProfile
     ) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna Berg is a nurse.")

@@ -98,7 +98,7 @@ class TestWhatWasSaid:
     @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["extractive", "model"])
     @pytest.mark.parametrize("way", ["digest_session", "settle", "form_memories", "import"])
-    def test_row_24_it_reaches_nobody_else_and_stands_in_the_persons_own_contexts(
+    def test_row_24_a_persons_messages_reach_no_others_and_are_in_their_own_contexts(
         self,
         service: Api,
         ada: UserProfile,
@@ -130,7 +130,7 @@ class TestWhatWasSaid:
             assert cursor.fetchone() == (0,)
 
     @pytest.mark.slow
-    def test_row_24_no_schedule_releases_what_three_accounts_say(
+    def test_row_24_no_schedule_releases_a_statement_of_three_accounts(
         self, service: Api, bo: UserProfile, model_server: OpenAIServer, forming: None
     ) -> None:
         shard("wellbeing", prompt="Support with mental health, a positive test of a patient, and a link to the market.")
@@ -146,7 +146,7 @@ class TestWhatWasSaid:
         for name, shown in reached(service, "bo").items():
             assert [mark for mark in MARKS if mark.casefold() in shown.casefold()] == [], name
 
-    def test_row_24_an_engine_is_not_shown_what_others_said(
+    def test_row_24_an_engine_receives_no_messages_of_others(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, forming: None
     ) -> None:
         shard("wellbeing", "default")
@@ -156,7 +156,9 @@ class TestWhatWasSaid:
         asked = json.dumps(model_server.requests[-1])
         assert "cobalt" in asked and not any(mark in asked for mark in MARKS)
 
-    def test_row_24_a_kept_context_has_what_the_person_said_meanwhile(self, service: Api, ada: UserProfile) -> None:
+    def test_row_24_a_cached_context_is_updated_with_new_lessons_of_the_person(
+        self, service: Api, ada: UserProfile
+    ) -> None:
         talk(ada, 4, session_id="asking")
         assert "full sentences" not in context(service, "ada")
         run(DigestSession.name, speak(ada, "Always answer in full sentences, please.", "And so on.", "Fine then."))
@@ -204,7 +206,7 @@ class TestRelease:
     """Releases by an operator."""
 
     @pytest.mark.slow
-    def test_row_24_others_see_the_wording_and_revoking_takes_it_away_at_once(
+    def test_row_24_others_see_the_released_wording_until_it_is_revoked(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         atom = candidate(ada)
@@ -225,7 +227,7 @@ class TestRelease:
         "wording",
         [KILN, "open the KILNS, no: Open the kiln's vent before firing", "Please: open the kiln's vent before firing!"],
     )
-    def test_row_24_a_wording_that_quotes_the_person_is_refused(self, ada: UserProfile, wording: str) -> None:
+    def test_row_24_a_wording_that_quotes_the_person_is_rejected(self, ada: UserProfile, wording: str) -> None:
         with pytest.raises(CannotRelease, match="word for word"):
             release(candidate(ada), wording, actor=EVE)
         assert not Release.objects.exists()
@@ -309,7 +311,7 @@ class TestRelease:
 class TestConsolidated:
     """Releases that were consolidated into a shard's text."""
 
-    def test_row_24_revoking_takes_it_out_of_the_text_and_leaves_what_others_wrote(self, ada: UserProfile) -> None:
+    def test_row_24_revoking_a_release_removes_only_it_from_the_text(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default")
         note(stream, "Kilns are hot.")
         fold(stream)
@@ -326,7 +328,7 @@ class TestConsolidated:
         stream.refresh_from_db()
         assert "Vent" not in stream.consolidated_content
 
-    def test_row_11_erasing_all_it_is_from_takes_it_away(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_11_erasing_the_only_source_deletes_the_release(self, ada: UserProfile, bo: UserProfile) -> None:
         stream = shard("kilns", "default")
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         fold(stream)
@@ -337,9 +339,7 @@ class TestConsolidated:
         stream.refresh_from_db()
         assert stream.consolidated_content == "" and not stream.atoms.exists()
 
-    def test_row_11_what_others_said_too_stays_when_one_of_them_is_erased(
-        self, ada: UserProfile, bo: UserProfile
-    ) -> None:
+    def test_row_11_a_release_with_other_sources_survives_an_erasure(self, ada: UserProfile, bo: UserProfile) -> None:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         made.sources.create(user=bo, atom=candidate(bo))
         erase_user("ada", application=DEFAULT, actor="test")
@@ -348,7 +348,7 @@ class TestConsolidated:
         assert [atom.content for atom in MemoryAtom.objects.order_by("-id")] == [KILN, "Vent it first."]
 
     @pytest.mark.slow
-    def test_row_10_retracting_a_source_withdraws_the_release_and_undoing_puts_it_back(self, ada: UserProfile) -> None:
+    def test_row_10_retracting_a_source_withdraws_the_release_and_an_undo_restores_it(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default")
         atom = candidate(ada)
         made = release(atom, "Vent it first.", actor=EVE)

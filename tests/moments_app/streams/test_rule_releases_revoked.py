@@ -127,7 +127,7 @@ def test_row_24_releases_by_rule_are_revoked_and_those_by_operators_stay(
 
 
 @pytest.mark.slow
-def test_row_24_a_release_that_an_operator_reworded_or_extended_stays(
+def test_row_24_releases_reworded_or_extended_by_an_operator_stay(
     service: Api, ada: UserProfile, bo: UserProfile, kilns: MemoryStream
 ) -> None:
     extended = extend(released_by_rule(kilns, ada), actor=EVE)

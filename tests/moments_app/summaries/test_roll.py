@@ -69,7 +69,7 @@ class TestRange:
         append(ada, "s1", [NewMessage("assistant", f"turn {n}") for n in range(20)])
         assert versions() == [(6, 19, "processing")]
 
-    def test_row_22_it_never_ends_between_a_call_and_its_result(self, ada: UserProfile) -> None:
+    def test_row_22_a_version_never_ends_between_a_call_and_its_result(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(6))
         work_off()
         call = {"tool_calls": [{"id": "a", "function": {"name": "weather", "arguments": "{}"}}]}
@@ -235,9 +235,7 @@ class TestContent:
         assert run_next().status == "skipped"
         assert versions() == [(0, 5, "failed")]
 
-    def test_row_15_a_round_that_ends_while_a_run_finds_nothing_to_do_has_its_version_written(
-        self, ada: UserProfile
-    ) -> None:
+    def test_row_15_a_round_that_ends_during_a_run_without_work_gets_its_version(self, ada: UserProfile) -> None:
         session = append(ada, "s1", turns(6)).session
         work_off()
         waiting = Job.objects.take(Job.objects.request(PROCESS, session, requested_by="test").job_id)
@@ -269,7 +267,7 @@ class TestFailure:
     """An engine that fails loses nothing."""
 
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null"), behave.truncated, behave.hang_up])
-    def test_row_3_a_failed_call_leaves_the_last_completed_version_in_force(
+    def test_row_3_a_failed_call_keeps_the_last_completed_version(
         self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
     ) -> None:
         session = append(ada, "s1", turns(6)).session
@@ -297,7 +295,7 @@ class TestFailure:
         work_off()
         assert versions() == [(0, 5, "failed"), (0, 5, "completed")]
 
-    def test_row_5_one_begun_long_ago_that_nobody_works_on_is_begun_anew(self, ada: UserProfile) -> None:
+    def test_row_5_an_abandoned_version_is_restarted(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(6))
         Job.objects.all().delete()
         assert recover_jobs().begun_again == 0
@@ -320,7 +318,7 @@ class TestFailure:
         assert versions() == [(0, 5, "failed")]
 
     @pytest.mark.slow
-    def test_row_4_with_an_engine_that_fails_half_the_time_no_completed_version_is_lost(
+    def test_row_4_no_completed_version_is_lost_if_half_of_the_calls_fail(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 50})
@@ -338,14 +336,14 @@ class TestFailure:
         assert not Job.objects.exclude(status="completed").exists()
 
 
-def test_row_1_the_database_holds_at_most_one_in_the_making(ada: UserProfile) -> None:
+def test_row_1_the_database_allows_at_most_one_version_in_progress(ada: UserProfile) -> None:
     session = append(ada, "s1", turns(6)).session
     with pytest.raises(IntegrityError, match="summary_one_processing_per_session"):
         Summary.objects.create(session=session, user=ada, start_sequence=0, end_sequence=5)
 
 
 @pytest.mark.slow
-def test_row_15_rounds_of_16_clients_never_give_two_in_the_making(service: Api) -> None:
+def test_row_15_rounds_of_16_clients_never_start_two_versions(service: Api) -> None:
     service.post("sessions/s1/messages", {"user_id": "ada", "messages": messages(4)})
     most = 0
 
@@ -390,7 +388,9 @@ class TestRest:
         first = service.get("sessions/s1/summaries", user_id="ada", limit=1, offset=7).json()["summaries"][0]
         assert first["base_end_sequence"] is None
 
-    def test_row_9_anothers_are_as_if_they_were_not(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_summaries_of_another_person_look_unknown(
+        self, service: Api, ada: UserProfile, bo: UserProfile
+    ) -> None:
         append(ada, "s1", turns(6))
         work_off()
         assert service.get("sessions/s1/summaries", user_id="bo").status_code == 404

@@ -88,7 +88,7 @@ def test_row_23_a_context_sent_back_is_not_remembered_in_any_format(
 
 
 @pytest.mark.usefixtures("remembered")
-def test_row_23_moments_and_summaries_of_a_conversation_of_contexts_tell_nothing_of_them(
+def test_row_23_moments_and_summaries_contain_nothing_of_contexts_in_the_conversation(
     ada: UserProfile, service: Api, rolling: None
 ) -> None:
     text = context(service, "markdown")
@@ -106,7 +106,7 @@ def test_row_23_moments_and_summaries_of_a_conversation_of_contexts_tell_nothing
 @pytest.mark.slow
 @pytest.mark.parametrize("form_of", FORMATS)
 @pytest.mark.usefixtures("remembered")
-def test_row_23_of_a_turn_with_a_context_the_persons_own_words_are_remembered(
+def test_row_23_only_the_persons_own_words_of_a_turn_with_a_context_are_remembered(
     ada: UserProfile, service: Api, model_server: OpenAIServer, embeddings_server: OpenAIServer, form_of: str
 ) -> None:
     text = context(service, form_of, query=OWN_WORDS)
@@ -136,7 +136,7 @@ def test_row_23_of_a_turn_with_a_context_the_persons_own_words_are_remembered(
         LONGER,
     ],
 )
-def test_row_23_what_a_person_says_of_memory_or_says_again_is_remembered(
+def test_row_23_a_persons_words_about_memory_or_repeated_words_are_remembered(
     ada: UserProfile, service: Api, model_server: OpenAIServer, said: str
 ) -> None:
     context(service, "markdown")
@@ -148,7 +148,7 @@ def test_row_23_what_a_person_says_of_memory_or_says_again_is_remembered(
 
 
 @pytest.mark.usefixtures("remembered")
-def test_row_23_what_was_said_before_it_was_served_stays_the_persons(ada: UserProfile, service: Api) -> None:
+def test_row_23_text_that_a_person_wrote_before_it_was_served_stays_theirs(ada: UserProfile, service: Api) -> None:
     query = "Is pear wood good for the jacks?\nOr would holly be better for all of them?"
     service.get("memory/context", user_id="ada", session_id="before", query=query, format="markdown")
     served_lines.waiting.flush()
@@ -157,7 +157,7 @@ def test_row_23_what_was_said_before_it_was_served_stays_the_persons(ada: UserPr
     assert len(drop_platform_text(list(Message.objects.turns()))) == 3
 
 
-def test_row_23_a_partition_event_that_is_replayed_as_a_turn_is_not_remembered(ada: UserProfile) -> None:
+def test_row_23_a_partition_event_replayed_as_a_turn_is_not_remembered(ada: UserProfile) -> None:
     build(talk(ada, 60))
     event = Message.objects.partitions().get()
     append(ada, "s1", [NewMessage("assistant", event.content), NewMessage("user", f"{event.content}\nGo on then.")])
@@ -167,7 +167,7 @@ def test_row_23_a_partition_event_that_is_replayed_as_a_turn_is_not_remembered(a
 
 @pytest.mark.usefixtures("remembered")
 @pytest.mark.parametrize("path", ["search", "tool"])
-def test_row_23_results_of_a_search_are_not_remembered_again(ada: UserProfile, service: Api, path: str) -> None:
+def test_row_23_search_results_are_not_remembered_again(ada: UserProfile, service: Api, path: str) -> None:
     answer = service.post("memory/search", user_id="ada", query="harpsichord").json()
     assert {result["content"] for result in answer["results"]} >= {SAID, LONGER}
     name = "search_long_term_memory" if path == "tool" else "remember"

@@ -69,7 +69,7 @@ def tool_sequences(draw: st.DrawFn) -> list[T]:
 
 
 @given(tool_sequences(), st.data())
-def test_row_22_a_boundary_never_falls_inside_a_pair(turns: list[T], data: st.DataObject) -> None:
+def test_row_22_a_boundary_never_separates_a_call_from_its_results(turns: list[T], data: st.DataObject) -> None:
     asked = data.draw(st.integers(0, len(turns)))
     boundary = pair_safe_boundary(turns, asked)
     assert 0 <= boundary <= asked

@@ -263,7 +263,7 @@ def test_thresholds_are_checked_after_a_round_is_stored(client: Client, settings
     assert Job.objects.filter(process="build_moments").count() == 1
 
 
-def test_row_9_one_person_never_meets_anothers_memory(
+def test_row_9_a_call_never_contains_memory_of_another_person(
     client: Client, upstream: OpenAIServer, ada: UserProfile, bo: UserProfile
 ) -> None:
     for person in (ada, bo):
@@ -303,7 +303,7 @@ def test_row_17_no_connection_is_held_while_the_upstream_answers(client: Client,
 
 @pytest.mark.slow(seconds=15)
 @pytest.mark.usefixtures("forming")
-def test_row_23_fifty_rounds_make_no_memory_of_memory(
+def test_row_23_fifty_rounds_create_no_memory_of_memory(
     client: Client, upstream: OpenAIServer, model_server: OpenAIServer, key: str
 ) -> None:
     """The model answers by turns with its memory and with a new text. Every fourth round, its caller puts a context in

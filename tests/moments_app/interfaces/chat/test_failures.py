@@ -132,7 +132,7 @@ def test_a_read_key_cannot_chat(site: str, upstream: OpenAIServer) -> None:
     assert upstream.requests == []
 
 
-def test_row_36_strangers_are_refused_before_their_key_is_looked_at(
+def test_row_36_requests_from_unknown_hosts_and_sites_are_refused_before_the_key_is_checked(
     site: str, key: str, upstream: OpenAIServer, settings: Settings
 ) -> None:
     for headers, code, status in (
@@ -255,7 +255,7 @@ def test_an_invalid_answer_is_passed_on_but_not_stored(
     assert incomplete() == [("Hello", "unfinished")]
 
 
-def test_row_12_what_the_database_cannot_hold_is_stored_without_it(client: Client, upstream: OpenAIServer) -> None:
+def test_row_12_characters_that_the_database_cannot_store_are_replaced(client: Client, upstream: OpenAIServer) -> None:
     upstream.queue(behave.content("a\0b\ud800c"), behave.streamed("\ud83d", "\ude00 half \ud83d"))
     ask(client(), "Hello")
     assert stored(2)[1] == ("assistant", "a\ufffdb\ufffdc")
@@ -280,7 +280,7 @@ def test_row_20_a_redirect_is_not_followed(site: str, key: str, upstream: OpenAI
         assert elsewhere.requests == []
 
 
-def test_row_20_the_upstream_gets_its_own_key_and_nobody_else_does(
+def test_row_20_only_the_upstream_gets_its_key(
     site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")

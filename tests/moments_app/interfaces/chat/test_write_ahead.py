@@ -122,7 +122,7 @@ def left(said: Round, *records: dict[str, Any]) -> None:
 # --- messages and outcomes ---
 
 
-def test_row_27_what_was_said_is_stored_before_the_upstream_is_called(client: Client, upstream: OpenAIServer) -> None:
+def test_row_27_the_message_is_stored_before_the_upstream_is_called(client: Client, upstream: OpenAIServer) -> None:
     upstream.hold()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, client(), "Hello")
@@ -201,7 +201,7 @@ def test_a_round_is_dropped_with_its_session(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow(seconds=15)
-def test_row_27_rounds_of_a_process_that_is_killed_are_stored_at_the_next_start(
+def test_row_27_rounds_of_a_killed_process_are_stored_at_the_next_start(
     key: str, upstream: OpenAIServer, tmp_path: Path
 ) -> None:
     """Kill the server during five rounds: one is stored completely, one has no answer yet, one is within its answer,
@@ -265,7 +265,7 @@ def kill(url: str) -> None:
 # --- an unavailable database ---
 
 
-def test_row_27_an_answer_whose_end_the_database_misses_is_stored_later(
+def test_row_27_an_answer_that_ends_while_the_database_is_unavailable_is_stored_later(
     site: str, key: str, upstream: OpenAIServer
 ) -> None:
     may_end = threading.Event()
@@ -286,7 +286,7 @@ def test_row_27_an_answer_whose_end_the_database_misses_is_stored_later(
     wait_until(lambda: spool.waiting() == 0)
 
 
-def test_row_27_a_round_that_nothing_can_be_stored_of_waits_on_the_disk(
+def test_row_27_a_round_waits_in_the_spool_while_the_database_is_unavailable(
     site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     upstream.always(behave.streamed("SECRET answer."))
@@ -339,7 +339,7 @@ def test_a_message_that_cannot_be_stored_is_reported_and_retried(
 # --- replay ---
 
 
-def test_row_27_two_replays_at_once_store_each_round_once(ada: UserProfile) -> None:
+def test_row_27_two_concurrent_replays_store_each_round_once(ada: UserProfile) -> None:
     for number in range(8):
         left(the_round(f"Question {number}"))
     with ThreadPoolExecutor(2) as pool:
@@ -369,7 +369,7 @@ def test_an_unreadable_round_does_not_block_others(ada: UserProfile, settings: S
 # --- erasure ---
 
 
-def test_row_11_an_erasure_takes_what_waits_in_the_spool(ada: UserProfile, bo: UserProfile, settings: Settings) -> None:
+def test_row_11_an_erasure_deletes_spooled_rounds(ada: UserProfile, bo: UserProfile, settings: Settings) -> None:
     said = the_round("SECRET")
     said.begun = said.begin()
     left(said)
@@ -379,7 +379,7 @@ def test_row_11_an_erasure_takes_what_waits_in_the_spool(ada: UserProfile, bo: U
     assert list(settings.SPOOL_DIR.iterdir()) == []
 
 
-def test_row_11_what_another_host_has_of_an_erased_person_is_dropped_there(
+def test_row_11_another_host_drops_its_spooled_rounds_of_an_erased_person(
     ada: UserProfile, settings: Settings, tmp_path: Path
 ) -> None:
     begun, unbegun = the_round("SECRET"), the_round("SECRET", "s2")

@@ -142,7 +142,7 @@ def test_the_current_context_has_what_was_said_yesterday(ada: UserProfile) -> No
     assert items[0].text == "The roof leaks."
 
 
-def test_row_38_archived_turns_of_a_span_come_first_too(week: UserProfile) -> None:
+def test_row_38_archived_turns_of_the_span_also_come_first(week: UserProfile) -> None:
     for session in week.sessions.all():
         cover(session, session.message_count)
         session.messages.update(arrived_at=timezone.now() - timedelta(days=40))
