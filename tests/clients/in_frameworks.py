@@ -174,4 +174,4 @@ if __name__ == "__main__":
     list_namespaces_of_a_store()
     share_a_store()
     use_a_history()
-    sys.stdout.write("All holds.\n")
+    sys.stdout.write("All checks passed.\n")
