@@ -21,7 +21,6 @@ NAMES = (
     "append",
     "load",
     "build",
-    "wake",
     "context",
     "recall",
     "search",

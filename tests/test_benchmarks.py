@@ -91,7 +91,6 @@ TOPICS = {"append": "Append over HTTP", "search": "Search what was said", "settl
 ALL_TOPICS = {
     "load": "Load the live window",
     "build": "Build moments of",
-    "wake": "Wake a worker",
     "context": "Context over HTTP",
     "recall": "Search facts",
     "chat": "First byte of a streamed answer",
