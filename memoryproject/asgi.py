@@ -45,7 +45,7 @@ from moments_app.interfaces.door import counted
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
-from sessions_app.limits import Deadline, until
+from sessions_app.database.statement_timeouts import Deadline, until
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 

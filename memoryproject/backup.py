@@ -26,8 +26,8 @@ from psycopg import sql
 
 from memoryproject.passphrase import encrypt
 from memoryproject.postgresql.programs import ProgramFailed, running
+from sessions_app.database.several_servers import tables_elsewhere
 from sessions_app.models import Archive
-from sessions_app.several_servers import tables_elsewhere
 
 FORMAT = 2
 FORMER_FORMAT, FORMER_RELEASE = 1, "1.0.0rc1"

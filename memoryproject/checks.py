@@ -24,7 +24,7 @@ from moments_app.reports.incidents import Incident
 from moments_app.reports.overview import Backlog
 from moments_app.reports.waiting import waiting
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.database_roles import taking
+from sessions_app.database.database_roles import taking
 
 QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
 MANY_RESTARTS = 3

@@ -24,9 +24,9 @@ from moments_app.reports.incidents import incidents
 from moments_app.reports.overview import Activity, Backlog, Waits
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views.base import may_see
+from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Session
-from sessions_app.several_servers import read_for_page
 
 KEPT_SECONDS = 300  # counting a month with a million turns takes a second
 FAILURES_SHOWN = 8

@@ -31,7 +31,7 @@ from starlette.types import Message, Receive, Scope, Send
 from memoryproject.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_thread_of_caller
 from memoryproject.pulse import PULSE, DeadlinePassed
 from memoryproject.refused import Refused
-from sessions_app.limits import deadline
+from sessions_app.database.statement_timeouts import deadline
 from sessions_app.proven import PROVEN, hash_of
 from sessions_app.refusals import error_data
 

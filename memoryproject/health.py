@@ -7,7 +7,7 @@ from django.db import connection
 from django.http import HttpRequest, JsonResponse
 
 from memoryproject.checks import READY, Facts, Finding, findings, is_down, with_request
-from sessions_app.database_roles import ADMIN, taking
+from sessions_app.database.database_roles import ADMIN, taking
 
 NAMES = "database", "migrations", "queue"
 OK, DEGRADED, UNAVAILABLE = "ok", "degraded", "unavailable"

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
 from memoryproject.embedded import server
-from sessions_app.limits import set_local
+from sessions_app.database.statement_timeouts import set_local
 
 PATIENCE = 5.0  # maximum seconds for a response
 AGAIN = 1.0  # seconds between interruptions, because a rollback may hang too

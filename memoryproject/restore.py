@@ -39,8 +39,8 @@ from memoryproject.backup import (
 from memoryproject.passphrase import WrongPassphrase, decrypt
 from memoryproject.postgresql.programs import ProgramFailed, running
 from memoryproject.verification import unknown
-from sessions_app.database_roles import create_roles
-from sessions_app.several_servers import tables_elsewhere
+from sessions_app.database.database_roles import create_roles
+from sessions_app.database.several_servers import tables_elsewhere
 
 LOCK = 6_184_092  # advisory lock, an arbitrary number: one restore at a time
 UNDER_WAY = "restore_under_way"  # a table with the id of the backup

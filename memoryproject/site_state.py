@@ -16,8 +16,8 @@ from django.db.models.functions import Now
 
 from memoryproject.patience import Away, database
 from sessions_app.clock import PUT_BACK, database_now, write_event
+from sessions_app.database.wake import wake_workers
 from sessions_app.models import Event
-from sessions_app.wake import wake_workers
 
 CHANGED, TOLD = "state_changed", "state_told"
 RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"

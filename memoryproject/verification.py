@@ -10,8 +10,8 @@ from django.db.migrations.loader import MigrationLoader
 
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
-from sessions_app.database_roles import WEB_ROLE, missing
-from sessions_app.definer_functions import gaps
+from sessions_app.database.database_roles import WEB_ROLE, missing
+from sessions_app.database.definer_functions import gaps
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.models import Archive, Message, Session
 from sessions_app.models.application import DEFAULT

@@ -18,8 +18,8 @@ from django.db import connection
 from memoryproject.signed_post import NotReceived, post
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import Occasion
+from sessions_app.database.wake import IDLE, Bell, Channel, Waker
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.wake import IDLE, Bell, Channel, Waker
 
 SENDERS = 4  # maximum receivers that are served in parallel
 AWAY = 5.0  # seconds before the next attempt if the database is down

@@ -43,7 +43,7 @@ from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import changed_since, take_back
 from moments_app.streams.timeline import begin_again, settle, touch
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 

@@ -20,7 +20,7 @@ from moments_app.models.stream import Defaults
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.revoke import log_release, take_release_back
 from moments_app.turns.words import plain_words
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text

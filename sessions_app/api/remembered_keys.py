@@ -16,8 +16,8 @@ from django.dispatch import receiver
 from psycopg import errors, sql
 from rest_framework.exceptions import AuthenticationFailed
 
-from sessions_app import first_statement
 from sessions_app.daily_limits import FRESH
+from sessions_app.database import first_statement
 from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.process_cache import ProcessCache
 from sessions_app.proven import PROVEN, hash_of

@@ -27,7 +27,7 @@ from sessions_app.api.filters import ParameterFilter
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
 from sessions_app.api.permissions import HasScope
 from sessions_app.api.person import PersonQuery, gone_is_not_found, key_of, user_id_of
-from sessions_app.limits import Kind, limited
+from sessions_app.database.statement_timeouts import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for

@@ -18,7 +18,7 @@ from memoryproject import fair_shares
 from memoryproject.fair_shares import Caller, FairShares, in_thread_of_caller
 from memoryproject.front import Threads
 from memoryproject.refused import Refused
-from sessions_app.limits import Deadline, until
+from sessions_app.database.statement_timeouts import Deadline, until
 from sessions_app.models import ApiKey, Application, Session, UserProfile
 from tests.support.http import status_of
 from tests.support.locks import row_locked

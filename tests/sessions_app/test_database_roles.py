@@ -14,7 +14,7 @@ from memoryproject.health import readiness
 from memoryproject.schedules import schedules
 from moments_app.models import EmbeddingModel, Job, Moment
 from moments_app.moments.build import BuildMoments
-from sessions_app.database_roles import (
+from sessions_app.database.database_roles import (
     ADMIN,
     ADMIN_ROLE,
     WEB_ROLE,

@@ -11,7 +11,7 @@ from django.db import connection
 
 from memoryproject.fair_shares import caller, in_thread_of_caller
 from memoryproject.front import SPARE, ThreadsOfLoops
-from sessions_app.limits import Kind, serving
+from sessions_app.database.statement_timeouts import Kind, serving
 
 T = TypeVar("T")
 

@@ -51,8 +51,8 @@ from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.users import ProfileAnswer
 from sessions_app.api.viewsets import one_or_404
-from sessions_app.limits import Unavailable
-from sessions_app.limits import deadline as request_deadline
+from sessions_app.database.statement_timeouts import Unavailable
+from sessions_app.database.statement_timeouts import deadline as request_deadline
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.load import LoadedMessage

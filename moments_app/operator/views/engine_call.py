@@ -10,8 +10,8 @@ from moments_app.models import EngineCall, KeptExchange
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports import cost
 from sessions_app.admin.views.base import FormPage, OperatorPage
+from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
-from sessions_app.several_servers import read_for_page
 
 KEPT_SECONDS = 300  # summing a month of calls takes a second
 

@@ -26,7 +26,7 @@ from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import SURE, recall
 from moments_app.turns import served_lines
-from sessions_app import write_behind
+from sessions_app.database import deferred_writes
 from sessions_app.models import ApiKey, Message, Session, UserProfile, application
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -446,7 +446,7 @@ class TestReceipts:
     def test_receipts_are_written_after_the_response(
         self, service: Api, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(write_behind, "EVERY", 0.05)
+        monkeypatch.setattr(deferred_writes, "EVERY", 0.05)
         talk(ada, 2)
         found = context(service)
         wait_until(ContextReceipt.objects.filter(context_id=found["context_id"]).exists)

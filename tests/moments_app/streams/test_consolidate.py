@@ -18,7 +18,7 @@ from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.lines import ConsolidatedText
 from moments_app.streams.texts import CannotUndo, let_wait, undo
 from moments_app.streams.word_limit import cut_lines
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api

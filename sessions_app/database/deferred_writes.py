@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
-from sessions_app.database_roles import behind_requests
+from sessions_app.database.database_roles import behind_requests
 
 EVERY = 1.0  # seconds
 SOON = 0.02  # for items that other processes need soon

@@ -19,8 +19,8 @@ from django.conf import settings
 from django.db import OperationalError
 from psycopg import errors
 
-from sessions_app import first_statement
-from sessions_app.database_roles import WEB, Role, taking
+from sessions_app.database import first_statement
+from sessions_app.database.database_roles import WEB, Role, taking
 from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from psycopg import Connection, Notify
 
-from sessions_app.write_behind import WriteBehind
+from sessions_app.database.deferred_writes import WriteBehind
 
 IDLE = 30.0  # maximum seconds between two polls of an idle worker, or of the watchdog's threads
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from django.db import connection
 
-from sessions_app.database_roles import FUNCTIONS_ROLE, attempt
-from sessions_app.several_servers import tables_elsewhere
+from sessions_app.database.database_roles import FUNCTIONS_ROLE, attempt
+from sessions_app.database.several_servers import tables_elsewhere
 
 SEARCH_PATH = "pg_catalog, public, pg_temp"
 _SEARCHED = "id user_id search_vector"

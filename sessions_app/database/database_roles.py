@@ -22,7 +22,7 @@ from django.conf import settings
 from django.db import IntegrityError, InternalError, ProgrammingError, connection, transaction
 from psycopg import sql
 
-from sessions_app import first_statement
+from sessions_app.database import first_statement
 
 WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker"
 
