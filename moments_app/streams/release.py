@@ -24,7 +24,7 @@ from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
-from sessions_app.unseen import has_unseen, without_unseen
+from sessions_app.text.invisible_characters import has_unseen, without_unseen
 
 LONGEST = 4_000  # characters of a wording
 SOURCES = 50  # turns of a candidate that a wording is compared with

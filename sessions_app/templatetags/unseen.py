@@ -4,7 +4,7 @@ from typing import Any
 
 from django import template
 
-from sessions_app.unseen import with_unseen_written
+from sessions_app.text.invisible_characters import with_unseen_written
 
 register = template.Library()
 

@@ -55,8 +55,8 @@ from sessions_app.database.statement_timeouts import Unavailable
 from sessions_app.database.statement_timeouts import deadline as request_deadline
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
+from sessions_app.text.invisible_characters import all_without_unseen
 from sessions_app.transcript.load import LoadedMessage
-from sessions_app.unseen import all_without_unseen
 
 PAGE_SIZE = 25
 BUILD_SECONDS = 45  # a tool waits for a build; clients time out after a minute
