@@ -32,8 +32,8 @@ from memoryproject.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_th
 from memoryproject.pulse import PULSE, DeadlinePassed
 from memoryproject.refused import Refused
 from sessions_app.database.statement_timeouts import deadline
-from sessions_app.proven import PROVEN, hash_of
 from sessions_app.refusals import error_data
+from sessions_app.security.authenticated_cache import PROVEN, hash_of
 
 Environ = dict[str, Any]
 Header = tuple[bytes, bytes]

@@ -22,7 +22,7 @@ from starlette.types import Scope
 from memoryproject.addresses import client_address, subscriber
 from memoryproject.refused import Refused
 from sessions_app.models import ApiKey
-from sessions_app.proven import PROVEN
+from sessions_app.security.authenticated_cache import PROVEN
 
 AT_ONCE = 10  # seconds' worth of requests that may arrive at once
 ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit

@@ -24,9 +24,9 @@ from moments_app.context.request import ContextRequest
 from moments_app.context.unbegun import NO_ROW, input_before_first_turn
 from moments_app.models import ContextReceipt
 from moments_app.recall import accesses
-from sessions_app.context_ids import new_context_id
 from sessions_app.database.sql import EPOCH
 from sessions_app.models import UserProfile
+from sessions_app.security.context_ids import new_context_id
 
 __all__ = ["BudgetTooSmall", "Envelope", "preview", "serve"]
 

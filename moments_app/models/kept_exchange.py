@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from moments_app.engines.interface import Exchange
 from sessions_app.models import UserProfile
-from sessions_app.sealed import seal, unseal
+from sessions_app.security.encryption import seal, unseal
 
 
 class KeptExchangeQuerySet(models.QuerySet["KeptExchange"]):

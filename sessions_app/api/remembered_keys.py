@@ -20,7 +20,7 @@ from sessions_app.daily_limits import FRESH
 from sessions_app.database import first_statement
 from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.process_cache import ProcessCache
-from sessions_app.proven import PROVEN, hash_of
+from sessions_app.security.authenticated_cache import PROVEN, hash_of
 
 SECONDS = FRESH  # entries also record whether custom limits exist, so they expire with the cached limits
 MOST = 10_000  # keys

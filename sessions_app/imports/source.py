@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
-from sessions_app.bounded import MIB, ZipRefused, end_of_values, has_more_values, open_member, open_zip
+from sessions_app.bounded_files import MIB, ZipRefused, end_of_values, has_more_values, open_member, open_zip
 from sessions_app.imports.import_sessions import Rejected
 from sessions_app.refusals import Refusal
 

@@ -16,7 +16,7 @@ from memoryproject import asgi, strangers
 from memoryproject.addresses import subscriber
 from memoryproject.strangers import Buckets, Strangers, address_of, secret_of
 from sessions_app.models import ApiKey
-from sessions_app.proven import PROVEN
+from sessions_app.security.authenticated_cache import PROVEN
 from tests.support.live import live_site
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryproject.conf import BASE_DIR
-from sessions_app.bounded import end_of_values, has_more_values, most_values
+from sessions_app.bounded_files import end_of_values, has_more_values, most_values
 from sessions_app.models import UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user

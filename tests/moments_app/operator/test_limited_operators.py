@@ -33,7 +33,7 @@ from sessions_app.limited_operators import OPERATOR_ROLE, operating_in, unlimite
 from sessions_app.models import ApiKey, Application, Event, LoginLimit, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.provenance import declared
-from sessions_app.second_factor import Offer
+from sessions_app.security.second_factor import Offer
 from tests.support.every_page import every_address
 from tests.support.furnished import furnish
 from tests.support.jobs import build

@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from sessions_app.api import remembered_keys
 from sessions_app.models import ApiKey, Session, UserProfile
-from sessions_app.proven import PROVEN
+from sessions_app.security.authenticated_cache import PROVEN
 from tests.support.api import Api
 from tests.support.transcript import messages, talk
 

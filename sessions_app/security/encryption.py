@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
-_SALT = "sessions_app.sealed"
+_SALT = "sessions_app.sealed"  # of the keys of all stored texts, so it never changes
 _NONCE_BYTES = 12
 _LEVEL = 1  # of compression; contexts repeat themselves, so higher levels gain little
 
