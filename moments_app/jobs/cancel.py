@@ -10,8 +10,8 @@ from django.db import transaction
 
 from moments_app.jobs.process import UnknownProcess, process_named
 from moments_app.models import Job
-from sessions_app.actors import named_actor
 from sessions_app.models import Session
+from sessions_app.models.event import named_actor
 
 
 @transaction.atomic

@@ -11,13 +11,12 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
-from sessions_app.actors import named_actor
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.admin.views.event import EventForm, has_receipt
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.models.event import USER_READ
+from sessions_app.models.event import USER_READ, named_actor
 
 FOUND_BY_NAME = 50
 # By the name of a payload value: a function that formats the value for pages. Other apps add theirs.

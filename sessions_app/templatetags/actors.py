@@ -2,7 +2,7 @@
 
 from django import template
 
-from sessions_app.actors import named_actor
+from sessions_app.models.event import named_actor
 
 register = template.Library()
 register.filter("named_actor", named_actor)

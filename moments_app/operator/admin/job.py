@@ -13,12 +13,12 @@ from unfold.decorators import display
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
 from moments_app.operator.views.job import CancelJob, JobForm, RetryJob, state_of
-from sessions_app.actors import named_actor
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.admin.event import WRITTEN
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.event import named_actor
 
 FOUND_BY_NAME = 50  # maximum people and sessions whose names start with the search term
 STATE_LABELS = {

@@ -8,9 +8,9 @@ from django.conf import settings
 
 from moments_app.jobs.cancel import cancel
 from moments_app.models import Job
-from sessions_app.actors import named_actor
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
+from sessions_app.models.event import named_actor
 
 LEFT_SHOWN = 50  # rows of each kind that a job created
 CALLS_SHOWN = 200
