@@ -31,7 +31,7 @@ from moments_app.engines import embeddings
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
 from sessions_app import daily_limits
-from sessions_app.api import remembered_keys
+from sessions_app.api import authentication
 from sessions_app.database import deferred_writes, wake
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.process_cache import ProcessCache
@@ -198,7 +198,7 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(deferred_writes, "SOON", 3_600)
     monkeypatch.setattr(wake, "sends_from_thread", lambda: True)  # so nothing is sent
     monkeypatch.setattr(Conf, "POLL", 0)
-    monkeypatch.setattr(remembered_keys, "REMEMBERED", ProcessCache(remembered_keys.MOST, seconds=3_600))
+    monkeypatch.setattr(authentication, "REMEMBERED", ProcessCache(authentication.MOST, seconds=3_600))
     cache.clear()
     daily_limits.meter.forget()
     served_lines.written.forget()

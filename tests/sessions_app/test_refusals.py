@@ -19,7 +19,7 @@ from sessions_app.refusals import Conflict, Refusal
 
 ROOT = Path(__file__).parents[2]
 # Not of requests: what a caller of the function did wrong, and what `json` takes to refuse a constant.
-NO_REFUSALS = {"moments_app/engines/embeddings.py", "moments_app/models/prompt.py", "sessions_app/api/parsers.py"}
+NO_REFUSALS = {"moments_app/engines/embeddings.py", "moments_app/models/prompt.py", "sessions_app/api/json_bodies.py"}
 
 
 def _raises_bare(path: Path) -> bool:
