@@ -14,7 +14,7 @@ from rest_framework.exceptions import ValidationError
 from memoryproject.description import description
 from sessions_app.api.errors import api_exception
 from sessions_app.api.viewsets import ApiViewSet
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand
 from sessions_app.refusals import Conflict, Refusal
 
 ROOT = Path(__file__).parents[2]
