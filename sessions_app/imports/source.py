@@ -22,7 +22,7 @@ from pydantic import ValidationError as ShapeError
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField
-from sessions_app.bounded_files import MIB, ZipRefused, end_of_values, has_more_values, open_member, open_zip
+from sessions_app.bounded_memory import MIB, ZipRefused, end_of_values, has_more_values, open_member, open_zip
 from sessions_app.imports.import_sessions import Rejected
 from sessions_app.refusals import Refusal
 
