@@ -14,8 +14,8 @@ import httptools  # noqa: F401 (the workers share it)
 import structlog
 import uvloop  # noqa: F401 (likewise)
 
-from memoryproject import figures_folder
 from memoryproject.process_tree import call_itself, die_with
+from memoryproject.serving import figures_folder
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
@@ -23,7 +23,7 @@ os.environ["MEMORY_PROCESS"] = "web"
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from uvicorn_worker import UvicornWorker
 
-from memoryproject.quiet_server import TICK, QuietServer
+from memoryproject.serving.quiet_server import TICK, QuietServer
 from memoryproject.settings import CONF, FIGURES_DIR
 
 os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)

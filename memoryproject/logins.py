@@ -22,7 +22,7 @@ from django.urls import reverse
 from django.utils import timezone
 from psycopg.errors import InsufficientPrivilege
 
-from memoryproject import addresses
+from memoryproject.serving import addresses
 from sessions_app.api.errors import unavailable
 from sessions_app.clock import TOLERANCE
 from sessions_app.database.statement_timeouts import Unavailable

@@ -22,8 +22,9 @@ from prometheus_client.registry import Collector
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from memoryproject import http_figures, site_state
+from memoryproject import site_state
 from memoryproject.schedules import ages
+from memoryproject.serving import request_metrics
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
@@ -62,7 +63,7 @@ class MetricsView(APIView):
         registry = CollectorRegistry()
         if key.application_id == DEFAULT:
             registry.register(_FromDatabase(FIGURES))
-            http_figures.register(registry)
+            request_metrics.register(registry)
         else:
             registry.register(_FromDatabase(figures_of(key.application_id)))
         return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

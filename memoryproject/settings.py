@@ -11,9 +11,10 @@ from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
 from django.templatetags.static import static
 
-from memoryproject import conf, extras, figures_folder
+from memoryproject import conf, extras
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
+from memoryproject.serving import figures_folder
 
 environ.Env.read_env(HOME / ".env")
 PROCESS = os.environ.get("MEMORY_PROCESS", "")
@@ -81,8 +82,8 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "memoryproject.content_policy.ContentPolicyMiddleware",
-    "memoryproject.static_files.StaticFilesMiddleware",
+    "memoryproject.serving.content_policy.ContentPolicyMiddleware",
+    "memoryproject.serving.static_files.StaticFilesMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "sessions_app.api.middleware.LimitsMiddleware",
     "sessions_app.api.middleware.DailyLimitsMiddleware",
@@ -100,9 +101,9 @@ MIDDLEWARE = [
     "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
-# API calls skip these (memoryproject/handlers.py).
+# API calls skip these (memoryproject/serving/call_handler.py).
 MIDDLEWARE_OF_PAGES = [
-    "memoryproject.static_files.StaticFilesMiddleware",
+    "memoryproject.serving.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -219,7 +220,7 @@ STATICFILES_DIRS = [BASE_DIR / "moments_app/operator/static"]
 WHITENOISE_USE_FINDERS = True
 STORAGES = global_settings.STORAGES | {
     "archive": RETENTION.storage(CONF.data_dir),
-    "staticfiles": {"BACKEND": "memoryproject.static_files.HashedStaticFiles"},
+    "staticfiles": {"BACKEND": "memoryproject.serving.static_files.HashedStaticFiles"},
 }
 X_FRAME_OPTIONS = "DENY"
 
@@ -335,7 +336,7 @@ LOGGING = {
             else structlog.dev.ConsoleRenderer(colors=False),
         }
     },
-    "filters": {"routes": {"()": "memoryproject.log_routes.RoutesOnly"}},
+    "filters": {"routes": {"()": "memoryproject.serving.request_log.RoutesOnly"}},
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",

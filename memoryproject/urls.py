@@ -8,7 +8,7 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from memoryproject import extras, health, metrics
-from memoryproject.description import description
+from memoryproject.serving.schema_view import description
 from memoryproject.settings import CONF
 
 # The OpenAPI schema contains no personal data. It is public, so that clients can be generated from it.

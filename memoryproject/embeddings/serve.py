@@ -9,7 +9,7 @@ import uvicorn
 
 from memoryproject.embeddings import address, served
 from memoryproject.embeddings.app import application
-from memoryproject.quiet_server import QuietServer
+from memoryproject.serving.quiet_server import QuietServer
 
 MAX_CONNECTIONS = 128
 

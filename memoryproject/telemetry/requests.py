@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from opentelemetry.trace import SpanKind
 from starlette.types import Message, Scope, Send
 
-from memoryproject.http_figures import door
+from memoryproject.serving.request_metrics import door
 from sessions_app.trace import HEADER, continued, request_id
 
 ANSWERED = b"x-request-id"

@@ -1,8 +1,8 @@
 """API keys.
 
 A key has the form `mem_<prefix>_<secret>`. The row is found by its indexed prefix. The prefix of a person's own key
-starts with a u, so `memoryproject.front` needs no query to recognize it. The secret has 256 random bits, and only its
-SHA-256 is stored: slow hashes protect guessable passwords, but would only slow down requests here.
+starts with a u, so the web process needs no query to recognize it. The secret has 256 random bits, and only its SHA-256
+is stored: slow hashes protect guessable passwords, but would only slow down requests here.
 """
 
 import hashlib

@@ -39,7 +39,7 @@ def test_the_description_is_sent_once_to_whoever_keeps_it(client: Any) -> None:
 
 @pytest.mark.slow
 def test_row_29_the_description_is_made_before_anybody_waits_for_it() -> None:
-    code = "from memoryproject import asgi, description; print(description.make.cache_info())"
+    code = "from memoryproject import asgi; print(asgi.schema_view.make.cache_info())"
     command = [sys.executable, "-c", code]
     printed = subprocess.run(
         command, cwd=BASE_DIR, env=environment(), capture_output=True, text=True, check=True

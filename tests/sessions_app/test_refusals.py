@@ -11,7 +11,7 @@ from django.urls.resolvers import URLResolver
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.exceptions import ValidationError
 
-from memoryproject.description import description
+from memoryproject.serving.schema_view import description
 from sessions_app.api.errors import api_exception
 from sessions_app.api.viewsets import ApiViewSet
 from sessions_app.management.base import RefusingCommand

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler
 
-from memoryproject.front import Environ, StartResponse
+from memoryproject.serving.front import Environ, StartResponse
 from sessions_app.api.errors import API_PREFIX
 
 

@@ -28,9 +28,9 @@ from a2wsgi.wsgi import build_environ
 from django.conf import settings
 from starlette.types import Message, Receive, Scope, Send
 
-from memoryproject.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_thread_of_caller
 from memoryproject.pulse import PULSE, DeadlinePassed
-from memoryproject.refused import Refused
+from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_thread_of_caller
+from memoryproject.serving.refused import Refused
 from sessions_app.database.statement_timeouts import deadline
 from sessions_app.refusals import error_data
 from sessions_app.security.authenticated_cache import PROVEN, hash_of

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from django.conf import settings
 
-from memoryproject.refused import Refused
+from memoryproject.serving.refused import Refused
 
 OTHERS_SECONDS = 2.0  # how long another caller counts as active after its last call
 REFILLED = 0.25  # share of a budget that is refilled per second
@@ -201,7 +201,7 @@ class FairShares:
         return self._budgets[kind].is_bound(name)
 
     async def _reserved(self, caller: Caller, has_used: asyncio.Event) -> Spending:
-        if not caller.application:  # an unverified key; `strangers.py` limits those
+        if not caller.application:  # an unverified key; `anonymous_throttle.py` limits those
             return Spending(has_used=has_used)
         paid: list[tuple[Budget, str, float]] = []
         waits: list[float] = []

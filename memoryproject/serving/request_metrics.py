@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import Message, Scope, Send
 
-from memoryproject.figures_folder import VARIABLE
+from memoryproject.serving.figures_folder import VARIABLE
 from moments_app.interfaces.chat.figures import FAILURES
 
 DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}

@@ -19,8 +19,8 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from starlette.types import Scope
 
-from memoryproject.addresses import client_address, subscriber
-from memoryproject.refused import Refused
+from memoryproject.serving.addresses import client_address, subscriber
+from memoryproject.serving.refused import Refused
 from sessions_app.models import ApiKey
 from sessions_app.security.authenticated_cache import PROVEN
 
