@@ -40,12 +40,13 @@ telemetry.start("web")  # before anything is served
 django.setup(set_prefix=False)
 
 # Only now: they need Django to be set up.
-from memoryproject import health, urls  # noqa: F401 (all pages, before any request)
+from memoryproject import urls  # noqa: F401 (all pages, before any request)
 from memoryproject.serving import schema_view
 from memoryproject.serving.anonymous_throttle import Strangers
 from memoryproject.serving.call_handler import Handlers
 from memoryproject.serving.fair_shares import FAIR_SHARES
 from memoryproject.serving.request_metrics import measured
+from memoryproject.status import health
 from memoryproject.telemetry.requests import identified
 from moments_app import engines
 from moments_app.interfaces.chat.endpoint import application as chat

@@ -12,10 +12,10 @@ from functools import partial
 from django.conf import settings
 from django.db import connections
 
-from memoryproject import watch
 from memoryproject.conf import HOME
 from memoryproject.process_tree import Fork, free_unused_memory
 from memoryproject.settings import database_of
+from memoryproject.status import watchdog
 from memoryproject.telemetry import sending
 from moments_app import engines
 from moments_app.jobs import worker
@@ -50,9 +50,9 @@ def background(*, stops_database: bool = False) -> list[Fork]:
         stops_database: Whether the watchdog stops the embedded database if the parent dies.
     """
     number = settings.JOBS.workers
-    watchdog = partial(_as_worker, partial(watch.serve, stops_database=stops_database))
+    watch = partial(_as_worker, partial(watchdog.serve, stops_database=stops_database))
     dies_by = signal.SIGTERM if stops_database else signal.SIGKILL
-    return [Fork("The watchdog", watchdog, dies_by=dies_by), *(_worker(n, number) for n in range(number))]
+    return [Fork("The watchdog", watch, dies_by=dies_by), *(_worker(n, number) for n in range(number))]
 
 
 def _worker(number: int, workers: int) -> Fork:

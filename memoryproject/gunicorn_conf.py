@@ -84,7 +84,7 @@ def post_worker_init(worker: Any) -> None:
 
     Later workers don't check, because during a rollout this release keeps serving while the next one migrates.
     """
-    from memoryproject import checks
+    from memoryproject.status import checks
 
     if worker.age > 1 or checks.fits:
         return

@@ -380,7 +380,7 @@ UNFOLD = {
     ],
     "STYLES": [lambda request, name=name: static(f"operator/{name}.css") for name in _STYLES],
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
-    "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
+    "DASHBOARD_CALLBACK": "memoryproject.status.dashboard.dashboard",
     "SIDEBAR": {"navigation": NAVIGATION},
     "TABS": "memoryproject.admin_menu.tabs",
     "COMMAND": {"search_callback": "memoryproject.admin_menu.pages_named"},

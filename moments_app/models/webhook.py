@@ -1,7 +1,7 @@
 """Webhooks and their deliveries.
 
 A delivery is written in the transaction of its event, and refers to it. So events that an erasure or a retraction
-removes from the log are not sent. `memoryproject.webhooks` sends due deliveries.
+removes from the log are not sent. `memoryproject.status.webhooks` sends due deliveries.
 """
 
 import base64

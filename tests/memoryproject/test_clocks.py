@@ -18,9 +18,9 @@ from pytest_django.fixtures import Settings
 
 from memory_extras.oauth.models import Code, Consent
 from memoryproject import clocks
-from memoryproject.checks import judge
 from memoryproject.schedules import put_schedules_back, run_schedule, schedules
-from memoryproject.site_state import State
+from memoryproject.status.checks import judge
+from memoryproject.status.site_state import State
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS

@@ -4,9 +4,9 @@ import pytest
 from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
-from memoryproject.providers import refusals
-from memoryproject.site_state import refused_providers
-from memoryproject.watch import ProviderChecks
+from memoryproject.status.providers import refusals
+from memoryproject.status.site_state import refused_providers
+from memoryproject.status.watchdog import ProviderChecks
 from tests.support.openai_server import OpenAIServer, error
 from tests.support.waiting import wait_until
 
@@ -58,7 +58,7 @@ def test_a_provider_that_is_busy_or_broken_refuses_nobody(model_server: OpenAISe
 def test_what_is_refused_is_noted_until_it_is_taken(
     embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memoryproject.watch.ASK_AGAIN", 0.0)
+    monkeypatch.setattr("memoryproject.status.watchdog.ASK_AGAIN", 0.0)
     embeddings_server.models = error(401)
     checks = ProviderChecks()
 

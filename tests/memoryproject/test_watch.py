@@ -10,10 +10,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from memoryproject import checks, patience
-from memoryproject.notify import Webhook
+from memoryproject import patience
 from memoryproject.patience import Away, database
-from memoryproject.site_state import (
+from memoryproject.status import checks
+from memoryproject.status.notifications import Webhook
+from memoryproject.status.site_state import (
     CHANGED,
     Change,
     last_change,
@@ -22,7 +23,7 @@ from memoryproject.site_state import (
     refused_providers,
     restarts,
 )
-from memoryproject.watch import Watch
+from memoryproject.status.watchdog import Watch
 from moments_app.models import Job
 from sessions_app.models import Event, UserProfile
 from tests.support.newer import newer_version

@@ -10,8 +10,8 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from memoryproject.apps import own_logins
-from memoryproject.health import readiness
 from memoryproject.schedules import schedules
+from memoryproject.status.health import readiness
 from moments_app.models import EmbeddingModel, Job, Moment
 from moments_app.moments.build import BuildMoments
 from sessions_app.database.database_roles import (

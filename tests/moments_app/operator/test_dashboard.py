@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memoryproject.schedules import RUN_TASK
-from memoryproject.site_state import Change, State, note_refused_providers
+from memoryproject.status.site_state import Change, State, note_refused_providers
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextUsage, EngineCall, Job
 from moments_app.models.context_usage import ContextTokens

@@ -1,7 +1,7 @@
 """The state of the site in the event log: up, degraded or down, with reasons and since when.
 
 Each change of the state is logged once, however many watchdogs there are, so a notification that could not be sent
-survives its process. `checks` determines the state, and `watch` decides when to log a change.
+survives its process. `checks` determines the state, and `watchdog` decides when to log a change.
 """
 
 from contextlib import suppress

@@ -16,7 +16,7 @@ from django.utils.timesince import timesince
 
 from memoryproject.patience import limited
 from memoryproject.schedules import late
-from memoryproject.site_state import RESTARTS_WITHIN, Recently, State, recently
+from memoryproject.status.site_state import RESTARTS_WITHIN, Recently, State, recently
 from memoryproject.verification import a_request, misfit
 from moments_app.models import Circuit, Job
 from moments_app.reports import overview

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
 
-from memoryproject.checks import READY, Facts, Finding, findings, is_down, with_request
+from memoryproject.status.checks import READY, Facts, Finding, findings, is_down, with_request
 from sessions_app.database.database_roles import ADMIN, taking
 
 NAMES = "database", "migrations", "queue"

@@ -3,25 +3,33 @@
 A thread of the watchdog claims due deliveries, and further threads post them. A few receivers are served in parallel,
 with one delivery at a time for each, so a slow receiver doesn't delay the others. A failed delivery is retried with
 increasing pauses before its receiver gets the next one. A process may die before it records a success, so a receiver
-may get a delivery twice, with the same `webhook-id`.
+may get a delivery twice, with the same `webhook-id`. Requests are signed according to Standard Webhooks
+(standardwebhooks.com).
 """
 
+import base64
+import hashlib
+import hmac
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import structlog
 from django.conf import settings
 from django.db import connection
 
-from memoryproject.signed_post import NotReceived, post
+from moments_app.engines.transport import BoundedTransport, TooLarge
 from moments_app.models import WebhookDelivery
 from moments_app.models.webhook import Occasion
 from sessions_app.database.wake import IDLE, Bell, Channel, Waker
 from sessions_app.models import Event, Session, UserProfile
 
 SENDERS = 4  # maximum receivers that are served in parallel
+SECONDS = 10.0  # for an attempt
+ANSWER_BYTES = 100_000
 AWAY = 5.0  # seconds before the next attempt if the database is down
 
 logger = structlog.get_logger(__name__)
@@ -72,6 +80,56 @@ def body_of(delivery: WebhookDelivery) -> bytes | None:
         return None
     told = {"type": delivery.called, "timestamp": event.created_at.isoformat(timespec="milliseconds"), "data": facts}
     return json.dumps(told).encode()
+
+
+# --- the request ---
+
+
+class NotReceived(Exception):
+    """The receiver did not accept the message. The text says why, without the URL."""
+
+
+def post(
+    url: str,
+    body: bytes,
+    message_id: str,
+    secret: bytes | None,
+    *,
+    headers: dict[str, str] | None = None,
+    public_only: bool = False,
+) -> None:
+    """Make one attempt to post JSON, signed if there is a secret. Redirects are not followed.
+
+    Args:
+        url: The receiver's URL.
+        body: The JSON.
+        message_id: The same for each attempt.
+        secret: The key of the signature. None for no signature.
+        headers: Additional headers.
+        public_only: Reject addresses of private networks, and plain HTTP.
+
+    Raises:
+        NotReceived: The response was not 2xx.
+    """
+    if public_only and not url.startswith("https://"):
+        raise NotReceived("needs an https URL, unless WEBHOOKS__PRIVATE_ADDRESSES is true")
+    signature = {} if secret is None else _signature(body, message_id, secret)
+    sent = {"Content-Type": "application/json"} | signature | (headers or {})
+    transport = BoundedTransport(timeout=SECONDS, max_bytes=ANSWER_BYTES, public_only=public_only)
+    try:
+        with httpx2.Client(transport=transport, timeout=SECONDS) as client:
+            status = client.post(url, content=body, headers=sent).status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError) as error:
+        raise NotReceived(f"can't be reached ({type(error).__name__})") from None
+    if not 200 <= status < 300:
+        raise NotReceived(f"answered with status {status}")
+
+
+def _signature(body: bytes, message_id: str, secret: bytes) -> dict[str, str]:
+    at = str(int(time.time()))
+    digest = hmac.new(secret, b".".join((message_id.encode(), at.encode(), body)), hashlib.sha256).digest()
+    signature = f"v1,{base64.b64encode(digest).decode()}"
+    return {"webhook-id": message_id, "webhook-timestamp": at, "webhook-signature": signature}
 
 
 # --- delivery ---

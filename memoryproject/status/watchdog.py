@@ -21,15 +21,16 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memoryproject import telemetry, webhooks
-from memoryproject.checks import Verdict, judge
+from memoryproject import telemetry
 from memoryproject.clocks import often
 from memoryproject.embedded import server
-from memoryproject.notify import Channel, Delivery, channels
 from memoryproject.patience import Away, connected, database
-from memoryproject.providers import refusals
 from memoryproject.schedules import adopt_archive_tasks, put_schedules_back
-from memoryproject.site_state import Change, State, last_change, note_refused_providers
+from memoryproject.status import webhooks
+from memoryproject.status.checks import Verdict, judge
+from memoryproject.status.notifications import Channel, Delivery, channels
+from memoryproject.status.providers import refusals
+from memoryproject.status.site_state import Change, State, last_change, note_refused_providers
 from moments_app.jobs.worker import keep_time
 from sessions_app.clock import database_now, put_back, report
 

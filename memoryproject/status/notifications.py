@@ -22,8 +22,8 @@ from django.conf import settings
 
 from memoryproject.conf import variables
 from memoryproject.settings import CONF
-from memoryproject.signed_post import NotReceived, post
-from memoryproject.site_state import Change
+from memoryproject.status.site_state import Change
+from memoryproject.status.webhooks import NotReceived, post
 
 SECONDS = 10.0  # for a command
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # seconds

@@ -15,7 +15,7 @@ from django.core.cache import cache
 from django.http import HttpRequest
 from django.urls import reverse
 
-from memoryproject.checks import SHOWN, Facts, counted, findings, worker_seen
+from memoryproject.status.checks import SHOWN, Facts, counted, findings, worker_seen
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.operator.charts import Chart, bar_chart
 from moments_app.recall.index_archived import IndexArchived

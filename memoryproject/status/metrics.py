@@ -22,9 +22,9 @@ from prometheus_client.registry import Collector
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from memoryproject import site_state
 from memoryproject.schedules import ages
 from memoryproject.serving import request_metrics
+from memoryproject.status import site_state
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
