@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
 from memoryproject import telemetry
-from memoryproject.pulse import NoAnswer
+from memoryproject.database.probe import NoAnswer
 from memoryproject.serving.front import (
     Bridge,
     Gone,

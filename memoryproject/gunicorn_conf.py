@@ -92,8 +92,8 @@ def post_worker_init(worker: Any) -> None:
     from django.db import connection
     from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
 
-    from memoryproject.patience import Away, database
-    from memoryproject.verification import refuse_newer
+    from memoryproject.database.timeouts import Away, database
+    from memoryproject.database.verification import refuse_newer
 
     try:
         with suppress(Away), database():

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memoryproject.backup import BackupError, Manifest, Say
+from memoryproject.database.backup import BackupError, Manifest, Say
 
 
 class BackupCommand(BaseCommand):

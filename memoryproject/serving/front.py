@@ -28,7 +28,7 @@ from a2wsgi.wsgi import build_environ
 from django.conf import settings
 from starlette.types import Message, Receive, Scope, Send
 
-from memoryproject.pulse import PULSE, DeadlinePassed
+from memoryproject.database.probe import PULSE, DeadlinePassed
 from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_thread_of_caller
 from memoryproject.serving.refused import Refused
 from sessions_app.database.statement_timeouts import deadline

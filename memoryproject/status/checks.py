@@ -14,10 +14,10 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.timesince import timesince
 
-from memoryproject.patience import limited
+from memoryproject.database.timeouts import limited
+from memoryproject.database.verification import a_request, misfit
 from memoryproject.schedules import late
 from memoryproject.status.site_state import RESTARTS_WITHIN, Recently, State, recently
-from memoryproject.verification import a_request, misfit
 from moments_app.models import Circuit, Job
 from moments_app.reports import overview
 from moments_app.reports.incidents import Incident

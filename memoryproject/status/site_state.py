@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
-from memoryproject.patience import Away, database
+from memoryproject.database.timeouts import Away, database
 from sessions_app.clock import PUT_BACK, database_now, write_event
 from sessions_app.database.wake import wake_workers
 from sessions_app.models import Event

@@ -22,9 +22,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryproject import telemetry
-from memoryproject.clocks import often
+from memoryproject.database.clocks import often
+from memoryproject.database.timeouts import Away, connected, database
 from memoryproject.embedded import server
-from memoryproject.patience import Away, connected, database
 from memoryproject.schedules import adopt_archive_tasks, put_schedules_back
 from memoryproject.status import webhooks
 from memoryproject.status.checks import Verdict, judge

@@ -17,7 +17,7 @@ from django_q.models import Schedule
 from pytest_django.fixtures import Settings
 
 from memory_extras.oauth.models import Code, Consent
-from memoryproject import clocks
+from memoryproject.database import clocks
 from memoryproject.schedules import put_schedules_back, run_schedule, schedules
 from memoryproject.status.checks import judge
 from memoryproject.status.site_state import State

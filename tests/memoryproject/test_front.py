@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 
-from memoryproject.pulse import Pulse
+from memoryproject.database.probe import Pulse
 from memoryproject.serving import front
 from memoryproject.serving.fair_shares import NOBODY
 from memoryproject.serving.front import Threads, person_of

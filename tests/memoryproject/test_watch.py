@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from memoryproject import patience
-from memoryproject.patience import Away, database
+from memoryproject.database import timeouts
+from memoryproject.database.timeouts import Away, database
 from memoryproject.status import checks
 from memoryproject.status.notifications import Webhook
 from memoryproject.status.site_state import (
@@ -62,7 +62,7 @@ class Watched:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no database that is away."""
-    used: tuple[Any, ...] = (patience.limited, patience.database, patience.connected)
+    used: tuple[Any, ...] = (timeouts.limited, timeouts.database, timeouts.connected)
     for context in used:
         monkeypatch.setattr(context.__wrapped__, "__defaults__", (float(TIMEOUT),))
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from memoryproject.backup import Manifest, Say, backup
+from memoryproject.database.backup import Manifest, Say, backup
 from memoryproject.management.backup_command import BackupCommand
 
 

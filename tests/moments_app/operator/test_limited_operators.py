@@ -15,8 +15,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django_otp.oath import totp
 
+from memoryproject.database.verification import unprotected_tables
 from memoryproject.settings import CONF
-from memoryproject.verification import unprotected_tables
 from moments_app.models import (
     ContextUsage,
     Entity,

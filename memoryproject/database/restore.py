@@ -23,7 +23,7 @@ from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from psycopg import sql
 
-from memoryproject.backup import (
+from memoryproject.database.backup import (
     ARCHIVES,
     DUMP,
     ENCRYPTED_KEY,
@@ -32,13 +32,14 @@ from memoryproject.backup import (
     BackupError,
     Manifest,
     Say,
+    WrongPassphrase,
     column,
     damaged,
+    decrypt,
     opened,
 )
-from memoryproject.passphrase import WrongPassphrase, decrypt
+from memoryproject.database.verification import unknown
 from memoryproject.postgresql.programs import ProgramFailed, running
-from memoryproject.verification import unknown
 from sessions_app.database.database_roles import create_roles
 from sessions_app.database.several_servers import tables_elsewhere
 
