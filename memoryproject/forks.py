@@ -30,7 +30,7 @@ def load_web() -> None:
     from moments_app.interfaces.mcp import endpoint as mcp  # noqa: F401
 
     if settings.EMBEDDING.is_embedded:
-        from memoryproject.embeddings import serve  # noqa: F401
+        from memoryproject.embeddings import app  # noqa: F401
 
 
 def load() -> None:
@@ -71,7 +71,7 @@ def embeddings_server() -> Fork:
 
 
 def _serve_embeddings() -> None:
-    from memoryproject.embeddings.serve import serve
+    from memoryproject.embeddings.app import serve
 
     folder = settings.EMBEDDING.model_folder
     serve("127.0.0.1", 0, HOME / folder if folder else None, settings.DATA_DIR)
