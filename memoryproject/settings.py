@@ -128,7 +128,7 @@ TEMPLATES = [
         "DIRS": [TEMPLATES_DIR / "overrides", TEMPLATES_DIR],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["sessions_app.templatetags.unseen"],
+            "builtins": ["sessions_app.templatetags.readable"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
