@@ -45,9 +45,8 @@ from memoryproject.serving import schema_view
 from memoryproject.serving.anonymous_throttle import Strangers
 from memoryproject.serving.call_handler import Handlers
 from memoryproject.serving.fair_shares import FAIR_SHARES
-from memoryproject.serving.request_metrics import measured
+from memoryproject.serving.observation import identified, measured
 from memoryproject.status import health
-from memoryproject.telemetry.requests import identified
 from moments_app import engines
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError

@@ -23,7 +23,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from memoryproject.schedules import ages
-from memoryproject.serving import request_metrics
+from memoryproject.serving import observation
 from memoryproject.status import site_state
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
@@ -63,7 +63,7 @@ class MetricsView(APIView):
         registry = CollectorRegistry()
         if key.application_id == DEFAULT:
             registry.register(_FromDatabase(FIGURES))
-            request_metrics.register(registry)
+            observation.register(registry)
         else:
             registry.register(_FromDatabase(figures_of(key.application_id)))
         return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

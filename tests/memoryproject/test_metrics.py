@@ -160,7 +160,7 @@ def test_what_applications_use_is_counted_and_an_application_is_told_its_own(ser
 COUNTING = """
 import asyncio
 from prometheus_client import CollectorRegistry, generate_latest
-from memoryproject.serving.request_metrics import measured, register
+from memoryproject.serving.observation import measured, register
 
 async def sent(message): ...
 
