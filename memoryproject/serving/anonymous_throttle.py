@@ -21,8 +21,8 @@ from starlette.types import Scope
 
 from memoryproject.serving.addresses import client_address, subscriber
 from memoryproject.serving.refused import Refused
+from sessions_app.authenticated_cache import PROVEN
 from sessions_app.models import ApiKey
-from sessions_app.security.authenticated_cache import PROVEN
 
 AT_ONCE = 10  # seconds' worth of requests that may arrive at once
 ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit

@@ -31,9 +31,9 @@ from starlette.types import Message, Receive, Scope, Send
 from memoryproject.database.probe import PULSE, DeadlinePassed
 from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_thread_of_caller
 from memoryproject.serving.refused import Refused
+from sessions_app.authenticated_cache import PROVEN, hash_of
 from sessions_app.database.statement_timeouts import deadline
 from sessions_app.refusals import error_data
-from sessions_app.security.authenticated_cache import PROVEN, hash_of
 
 Environ = dict[str, Any]
 Header = tuple[bytes, bytes]

@@ -16,8 +16,8 @@ from memoryproject import asgi
 from memoryproject.serving import anonymous_throttle
 from memoryproject.serving.addresses import subscriber
 from memoryproject.serving.anonymous_throttle import Buckets, Strangers, address_of, secret_of
+from sessions_app.authenticated_cache import PROVEN
 from sessions_app.models import ApiKey
-from sessions_app.security.authenticated_cache import PROVEN
 from tests.support.live import live_site
 
 pytestmark = pytest.mark.django_db(transaction=True)
