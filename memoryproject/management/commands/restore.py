@@ -2,7 +2,7 @@ from pathlib import Path
 
 from memoryproject.database.backup import Manifest, Say
 from memoryproject.database.restore import restore
-from memoryproject.management.backup_command import BackupCommand
+from memoryproject.management.commands.backup import BackupCommand
 
 
 class Command(BackupCommand):
