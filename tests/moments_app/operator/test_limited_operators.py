@@ -27,7 +27,7 @@ from moments_app.models import (
     PromptResource,
     PromptVersion,
 )
-from moments_app.models.context_usage import ContextTokens
+from moments_app.models.context_receipt import ContextTokens
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.limited_operators import OPERATOR_ROLE, operating_in, unlimited
 from sessions_app.models import ApiKey, Application, Event, LoginLimit, Message, Session, UserProfile
