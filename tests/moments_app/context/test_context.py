@@ -15,8 +15,8 @@ from pytest_django.fixtures import Settings
 
 from moments_app.context import assemble, receipts
 from moments_app.context.assemble import preview, serve
+from moments_app.context.caches import KeptLayers
 from moments_app.context.input import LiveTurn
-from moments_app.context.kept_layers import KeptLayers
 from moments_app.context.layers import DEFAULT, LAYERS
 from moments_app.context.layers.policy import POLICY
 from moments_app.context.render import FORMATS
@@ -360,7 +360,7 @@ class TestFreshness:
 
     @pytest.mark.slow
     def test_expired_layers_are_replaced(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.context.kept_layers.KEPT_SECONDS", 0)
+        monkeypatch.setattr("moments_app.context.caches.KEPT_SECONDS", 0)
         monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())
         context(service, refresh="true")
         context(service)
