@@ -1,7 +1,7 @@
 """The engine without a model: it quotes the most informative sentences word for word.
 
-`sentences.py` reads turns: `speech.py` finds small talk, `whole.py` finds sentences that need context, `kinds.py` finds
-what a sentence says about its speaker. Other modules write moments, memories, summary, digest. Words are data
+`sentences.py` reads turns: `speech.py` finds small talk and sentences that need context, `kinds.py` finds what a
+sentence says about its speaker. Other modules write moments, memories, summary, digest. Words are data
 (`engines/tables/`). The same input always gives the same output. It can't draw conclusions or resolve contradictions;
 see docs/engines.md.
 """
