@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.process_tree import WAKE, signals_as_bytes
 from moments_app.jobs import worker as jobs_worker
-from moments_app.jobs.retry_all import retry_all
+from moments_app.jobs.steer import retry_all
 from moments_app.jobs.worker import keep_time
 from moments_app.models import Job
 from sessions_app.database import wake

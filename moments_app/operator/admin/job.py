@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 from unfold.decorators import display
 
-from moments_app.jobs.cancel import cancel
+from moments_app.jobs.steer import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
 from sessions_app.admin.actors import with_key_names

@@ -1,14 +1,18 @@
-"""`retry_all` and `try_one`: rerun the jobs of an incident that failed or wait for a retry."""
+"""Rerun failed and waiting jobs of an incident (`retry_all`, `try_one`), and end a job early (`cancel`)."""
 
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from django.db import transaction
 from django.utils import timezone
 
+from moments_app.jobs.process import UnknownProcess, process_named
 from moments_app.models import Circuit, Job
 from moments_app.models.circuit import NotOpen
 from moments_app.models.job import CannotChange, JobQuerySet
+from sessions_app.models import Session
+from sessions_app.models.event import named_actor
 
 AT_ONCE = 500  # maximum failed jobs that one call queues again
 
@@ -72,3 +76,24 @@ def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str
         with suppress(NotOpen):
             circuit.try_now(actor)
     return Retried(retried, refused, max(0, failed.count() - refused))
+
+
+@transaction.atomic
+def cancel(job: Job, *, actor: str) -> None:
+    """End the job, and undo what it had started.
+
+    The job's row changes at once. If an engine is still working for the job, the commit finds the claim gone and writes
+    nothing. A canceled job can be retried. Work that a threshold or a schedule makes due is queued again automatically.
+
+    Args:
+        job: a queued or running job.
+        actor: who cancels: `operator:…`.
+
+    Raises:
+        CannotChange: the job has ended; the message names its state.
+    """
+    if job.session_id is not None:  # locked before the job, as in a commit
+        Session.objects.locked().filter(pk=job.session_id).first()
+    job.cancel(actor=actor)
+    with suppress(UnknownProcess):  # only another release, which has this process, can undo its work
+        process_named(job.process).failed(job, f"Cancelled by {named_actor(actor)}.")
