@@ -29,8 +29,7 @@ from moments_app.models import (
     TurnEmbedding,
 )
 from moments_app.moments.mentions import take_keys_out
-from moments_app.provenance.derived import Derived, InStreams, derived_from
-from moments_app.provenance.lost import told_of_lost
+from moments_app.provenance.derived import Derived, InStreams, derived_from, told_of_lost
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
