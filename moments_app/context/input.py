@@ -1,4 +1,6 @@
-"""The input of a context, read in one statement: the session, its newest live turns, and a stamp of memory.
+"""The input of a context: the session, its newest live turns, and a stamp of memory.
+
+One statement reads it, and a second one if a fact about the person has ended.
 
 The *stamp* changes with the profile, the summary, the boundary, the latest moments and the active policy. Cached parts
 of a context with another stamp are rebuilt.
@@ -21,6 +23,7 @@ from moments_app.models.atom import WRITTEN
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
+from moments_app.turns.superseded import End, ends_of
 from sessions_app.database.sql import EPOCH, columns, first, time_of
 from sessions_app.models import Message, Session, UserProfile
 
@@ -60,10 +63,10 @@ SELECT {columns}, concat(stamp, ' ', (
     SELECT id FROM sessions_app_message WHERE {in_session} AND kind = 'partition'
     ORDER BY sequence DESC, id DESC LIMIT 1
 )) AS stamp, (
-    SELECT json_agg(json_build_array(sequence, role, content, name, tool_name, payload,
+    SELECT json_agg(json_build_array(id, sequence, role, content, name, tool_name, payload,
         (extract(epoch FROM created_at) * 1000000)::bigint) ORDER BY sequence)::text
     FROM (
-        SELECT sequence, role, content, name, tool_name, payload, created_at, row_number() OVER newer AS place,
+        SELECT id, sequence, role, content, name, tool_name, payload, created_at, row_number() OVER newer AS place,
             sum(%(beside)s + CASE WHEN payload IS NULL THEN tokens ELSE 0 END) OVER newer AS together
         FROM sessions_app_message
         WHERE {in_session} AND kind = 'turn' AND retracted_at IS NULL
@@ -80,7 +83,9 @@ SELECT {columns}, concat(stamp, ' ', (
     ) corrected
 ) AS marks, EXISTS (
     SELECT FROM moments_app_entity WHERE user_id = opened.user_id AND status = 'open'
-) AS has_entities FROM opened
+) AS has_entities, EXISTS (
+    SELECT FROM moments_app_memoryatom WHERE user_id = opened.user_id AND ended_at IS NOT NULL
+) AS has_ended FROM opened
 """
 # Filters by the person's key, which says on which node a distributed table keeps the turns.
 _IN_SESSION = "user_id = %(user)s AND session_id = (SELECT id FROM opened)"
@@ -91,8 +96,10 @@ class LiveTurn(NamedTuple):
 
     Args:
         marks: the later corrections of the turn: each pair has the wrong words and their replacement.
+        ends: what the turn says that is no longer true.
     """
 
+    pk: int
     sequence: int
     role: str
     content: str
@@ -101,16 +108,23 @@ class LiveTurn(NamedTuple):
     payload: Any
     microseconds: int
     marks: Sequence[tuple[str, str]] = ()
+    ends: Sequence[End] = ()
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Return a turn of the transcript as a turn of a live window, without marks."""
+        """Return a turn of the transcript as a turn of a live window, without marks and ends."""
         microseconds = (message.created_at - EPOCH) // timedelta(microseconds=1)
-        return cls._make([*(getattr(message, name) for name in cls._fields[:-2]), microseconds, ()])
+        return cls._make([*(getattr(message, name) for name in cls._fields[:-3]), microseconds, (), ()])
 
     @property
     def created_at(self) -> datetime:
         return time_of(self.microseconds)
+
+
+def with_ends(user: UserProfile, turns: Sequence[LiveTurn], as_of: datetime | None = None) -> list[LiveTurn]:
+    """Return a person's turns with what they say that is no longer true, as it was known at a time."""
+    ends = ends_of(user, [turn.pk for turn in turns], as_of)
+    return [turn._replace(ends=ends.get(turn.pk, ())) for turn in turns]
 
 
 @dataclass(frozen=True)
@@ -209,12 +223,14 @@ def read_input(
     found = first(Session, sql, parameters)
     if found is None:
         return None
-    session, (memory, said, corrected, has_entities) = found
+    session, (memory, said, corrected, has_entities, has_ended) = found
     session.user = user
     turns = list(starmap(LiveTurn, json.loads(said or "[]")))
     if corrected:
         marks = json.loads(corrected)
         turns = [turn._replace(marks=marks.get(str(turn.sequence), ())) for turn in turns]
+    if has_ended:
+        turns = with_ends(user, turns)
     stamp = f"{user.updated_at.isoformat()} {memory}"
     # If another turn existed, it would have been read too.
     is_whole = session.live_tokens + beside * (len(turns) + 1) <= applied and len(turns) < most

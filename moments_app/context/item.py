@@ -35,6 +35,7 @@ class Item:
         is_certain: whether it is always included, as far as the budget allows.
         is_neighbour: whether it was included only because an adjacent turn was found.
         is_of_span: whether it is from the time that the query names.
+        suffix: the end of the text that a shorter form keeps, such as when a fact ended.
         written: the rendered item and its tokens, by format and layer; filled by the formats.
         prices: the item as a group of its own and cut at sentences, with its tokens; filled by `priced`.
     """
@@ -56,6 +57,7 @@ class Item:
     is_certain: bool = False
     is_neighbour: bool = False
     is_of_span: bool = False
+    suffix: str = ""
     written: dict[tuple[type, str], tuple[str, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -64,7 +66,7 @@ class Item:
     def __post_init__(self) -> None:
         if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
             return
-        for name in ("text", "name", "tool", "speaker"):
+        for name in ("text", "name", "tool", "speaker", "suffix"):
             setattr(self, name, without_unseen(getattr(self, name)))
 
     def marked(self, *, why: str, score: float, is_certain: bool) -> Self:

@@ -94,8 +94,9 @@ def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[
 
 
 def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedItem | None:
-    """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None if none fits."""
-    ends = [match.start() for match in _SENTENCE_END.finditer(whole.item.text)]
+    """Return an item with fewer of its sentences that costs at most `room`, as long as possible; None if none fits."""
+    body = whole.item.text.removesuffix(whole.item.suffix)
+    ends = [match.start() for match in _SENTENCE_END.finditer(body)]
     low, high = 0, len(ends)  # binary search: of the first `low` ends, the last one fits
     best: PricedItem | None = None
     while low < high:
@@ -109,10 +110,13 @@ def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedI
 
 
 def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
-    """Return the beginning of an item. It is cached with the item, because other contexts cut it at the same places."""
+    """Return the beginning of an item, with its suffix.
+
+    It is cached with the item, because other contexts cut it at the same places.
+    """
     known: PricedItem | None = item.prices.get((form, layer, end))
     if known is None:
-        beginning = replace(item, text=item.text[:end].rstrip())
+        beginning = replace(item, text=item.text[:end].rstrip() + item.suffix)
         known = PricedItem(beginning, form.tokens(layer, beginning), "cut at a sentence")
         _keep(item, (form, layer, end), known)
     return known

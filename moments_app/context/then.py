@@ -10,7 +10,7 @@ from datetime import datetime
 
 from django.conf import settings
 
-from moments_app.context.input import ContextInput, LiveTurn
+from moments_app.context.input import ContextInput, LiveTurn, with_ends
 from moments_app.context.item import Item
 from moments_app.context.layers import LAYERS
 from moments_app.context.layers.moments import moment_item
@@ -45,4 +45,4 @@ def _facts(source: ContextInput, as_of: datetime) -> list[Item]:
 def _turns(source: ContextInput, as_of: datetime) -> list[LiveTurn]:
     said = source.session.messages.turns().believed().filter(user_id=source.user.pk, created_at__lte=as_of)
     latest = said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit]
-    return [LiveTurn.of(message) for message in latest][::-1]
+    return with_ends(source.user, [LiveTurn.of(message) for message in latest][::-1], as_of)

@@ -148,8 +148,12 @@ class Retraction(models.Model):
         return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
 
     def turns(self) -> MessageQuerySet:
-        """Return the retracted turns."""
+        """Return the retracted turns, except archived ones."""
         return Message.objects.turns().filter(session=self.session, retracted_at=self.created_at)
+
+    def archived_turns(self) -> MessageQuerySet:
+        """Return the retracted turns that were archived since."""
+        return Message.objects.archived().filter(session=self.session, retracted_at=self.created_at)
 
 
 class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):

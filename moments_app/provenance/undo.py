@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -38,7 +38,7 @@ from moments_app.models import (
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
-from moments_app.models.retraction import CannotPutBack
+from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
 from moments_app.models.stream import MemoryStreamQuerySet
 from moments_app.provenance.derived import formations_of, moments_on
 from moments_app.provenance.remake import (
@@ -49,7 +49,15 @@ from moments_app.provenance.remake import (
     refresh,
     roll_again,
 )
-from moments_app.provenance.retract import CannotRetract, lock_sessions, locked, locked_person, log_event, recount
+from moments_app.provenance.retract import (
+    CannotRetract,
+    TurnsAreArchived,
+    lock_sessions,
+    locked,
+    locked_person,
+    log_event,
+    recount,
+)
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
@@ -71,11 +79,14 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     Raises:
         CannotRetract: it was already undone; a newer one must be undone first; or its session, some of its turns, or a
             stream were deleted.
+        TurnsAreArchived: some turns of it, or of answers that repeated them, were archived since.
     """
     if retraction.cause_id and not retraction.is_left:
         raise CannotRetract(f"This retraction follows from another. Undo {retraction.cause_id} instead.")
-    consequences = list(retraction.consequences().standing().exclude(session=None).order_by("-pk"))
+    consequences = list(_consequences(retraction))
     _lock_all([retraction, *consequences])
+    if archived := sessions_to_restore(retraction).first():
+        raise TurnsAreArchived(f"Turns of the session {archived.session_id} are archived. Restore the session first.")
     for consequence in consequences:
         with suppress(CannotPutBack), transaction.atomic():
             _undo(consequence, requested_by=retraction.actor)
@@ -83,6 +94,17 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
         return _undo(retraction, requested_by=requested_by)
     except CannotPutBack as error:
         raise CannotRetract(str(error)) from error
+
+
+def sessions_to_restore(retraction: Retraction) -> QuerySet[Session]:
+    """Return the sessions whose archives must be restored before a retraction can be undone."""
+    archived = [each.archived_turns().values("session") for each in (retraction, *_consequences(retraction))]
+    return Session.objects.filter(pk__in=archived[0].union(*archived[1:]))
+
+
+def _consequences(retraction: Retraction) -> RetractionQuerySet:
+    """Return the retractions of answers that repeated the turns, newest first."""
+    return retraction.consequences().standing().exclude(session=None).order_by("-pk")
 
 
 def _undo(retraction: Retraction, *, requested_by: str) -> Retraction:

@@ -14,8 +14,9 @@ from moments_app.engines.statements.dates import plan_in
 from moments_app.models.atom import BY_DATE
 from moments_app.recall.fusion import Place
 from moments_app.recall.request import KINDS
-from moments_app.turns.corrected import with_marks
+from moments_app.turns.corrected import correction_marks
 from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
+from moments_app.turns.superseded import ENDS_SQL, end_marks
 from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, time_of
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
@@ -30,10 +31,10 @@ _CONTENT = """CASE WHEN message.kind = 'archived' THEN NULL
 _TURN_SQL = f"""
 SELECT 'turn', session.id, 'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
     session.session_id, turn.sequence, turn.time, turn.role, turn.places, turn.name,
-    NULL::timestamptz, NULL::timestamptz, NULL::boolean, turn.marks
+    NULL::timestamptz, NULL::timestamptz, NULL::boolean, turn.marks, superseded.ends
 FROM (
-    SELECT message.session_id, message.sequence, {_CONTENT} AS shown, {microseconds_of("message.created_at")} AS time,
-        message.role, own.places, message.name, (
+    SELECT message.id, message.session_id, message.sequence, {_CONTENT} AS shown,
+        {microseconds_of("message.created_at")} AS time, message.role, own.places, message.name, (
             SELECT jsonb_agg(jsonb_build_array(mark.wrong, mark.right) ORDER BY mark.id)
             FROM moments_app_correctedturn mark
             WHERE mark.user_id = %(user)s AND mark.session_id = message.session_id AND mark.sequence = message.sequence
@@ -49,6 +50,7 @@ FROM (
         AND (own.id IS NULL OR own.places IS NOT NULL)
     OFFSET 0
 ) turn JOIN sessions_app_session session ON session.id = turn.session_id
+LEFT JOIN ({ENDS_SQL}) superseded ON superseded.message_id = turn.id
 """  # noqa: S608 (constants)
 # With `as_of`: facts that were known at that time to be valid. Without: all facts that were ever true. See
 # `MemoryAtom.as_of`.
@@ -61,7 +63,7 @@ _READ_SQL = {
     "fact": f"""
 SELECT 'fact', atom.id, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
     NULL::bigint, {microseconds_of("atom.formed_at")}, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
-    atom.kind = 'plan' AND (atom.ended_at IS NULL OR atom.ended_by = '{BY_DATE}'), NULL::jsonb
+    atom.kind = 'plan' AND (atom.ended_at IS NULL OR atom.ended_by = '{BY_DATE}'), NULL::jsonb, NULL::jsonb
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s::bigint[])
@@ -72,7 +74,7 @@ WHERE atom.id = ANY(%(facts)s::bigint[])
 SELECT 'moment', moment.id, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
     session.session_id, moment.first_sequence, {microseconds_of("moment.ends_at")}, '', NULL, '',
     NULL::timestamptz, NULL::timestamptz, NULL::boolean,
-    NULL::jsonb
+    NULL::jsonb, NULL::jsonb
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
     AND (%(as_of)s IS NULL OR moment.ends_at <= %(as_of)s)
@@ -100,6 +102,7 @@ class Result(NamedTuple):
         valid_from: when a fact became valid, if that is known.
         valid_until: when the fact ended, or when the plan is due; None if no end is known.
         planned: the day of a plan; blank if it is not a plan, or was ended otherwise.
+        marks: what the content of a turn ends with: its corrections, and what is no longer true.
         score: its score among results of all kinds; results are ordered by it.
         ranks: its rank in each search that found it, from 1; empty for a turn that was found through its neighbors.
         scores: its score in each of these searches: BM25 by words, the cosine by meaning.
@@ -116,6 +119,7 @@ class Result(NamedTuple):
     valid_from: datetime | None
     valid_until: datetime | None
     planned: str = ""
+    marks: str = ""
     score: float = 0.0
     ranks: Mapping[str, int] = {}
     scores: Mapping[str, float] = {}
@@ -183,16 +187,19 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 
 
 def _found(row: Sequence[Any], zone: tzinfo) -> tuple[Key, Result]:
-    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, *times, is_plan, marks = row
+    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, *times, is_plan, marks, ends = row
     if platform_places:  # memory's own text is not part of a result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
-    content = spoken(name, content)[:CONTENT_CHARS]
-    if marks:
-        content = with_marks(content, json.loads(marks))
-    said_at, [begins, ends] = time_of(time), times
-    planned = plan_in(content, said_at, zone) if is_plan and ends else ""
-    found = Result(kind, ref, content, session_id, sequence, said_at, role, place[0], begins, ends, planned)
+    end = correction_marks(json.loads(marks)) if marks else ""
+    if ends:
+        end += end_marks(json.loads(ends), zone)
+    content = spoken(name, content)[:CONTENT_CHARS] + end
+    said_at, [valid_from, valid_until] = time_of(time), times
+    planned = plan_in(content, said_at, zone) if is_plan and valid_until else ""
+    found = Result(
+        kind, ref, content, session_id, sequence, said_at, role, place[0], valid_from, valid_until, planned, end
+    )
     return (kind, place), found
 
 

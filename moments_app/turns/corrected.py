@@ -29,20 +29,20 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
     return read
 
 
-def with_marks(content: str, marks: Iterable[tuple[str, str]]) -> str:
-    """Return the text of a turn with its later corrections added as marks.
+def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
+    """Return the marks that the text of a turn ends with, one for each later correction.
 
     Args:
-        content: the original text.
         marks: the wrong words with their replacements, oldest first; blank: none.
     """
+    text = ""
     told: dict[str, str] = {}
     for wrong, right in marks:
         said = next((said for said, now in told.items() if now and now.casefold() == wrong.casefold()), wrong)
         told[said] = right  # a later correction of an earlier replacement
     for wrong, right in told.items():
         if not right:
-            content += " (withdrawn since)"
+            text += " (withdrawn since)"
         elif right.casefold() != wrong.casefold():
-            content += f" (corrected since: {right}, not {wrong})"
-    return content
+            text += f" (corrected since: {right}, not {wrong})"
+    return text

@@ -15,7 +15,8 @@ from django.conf import settings
 from moments_app.context.caches import KEPT_TURNS
 from moments_app.context.input import ContextInput, LiveTurn
 from moments_app.context.item import Item
-from moments_app.turns.corrected import with_marks
+from moments_app.turns.corrected import correction_marks
+from moments_app.turns.superseded import end_marks
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
 
@@ -59,8 +60,9 @@ def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
     """Return a turn as one of the older ones, with its time in the person's time zone."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     content = turn.content or ("" if turn.role == ASSISTANT else str(turn.payload or ""))
+    suffix = correction_marks(turn.marks) + end_marks(turn.ends, zone)
     return Item(
-        with_marks(content, turn.marks),
+        content + suffix,
         ref=f"rem://sessions/{source.session.session_id}/messages/{turn.sequence}",
         source_sequences=(turn.sequence, turn.sequence),
         time=turn.created_at,
@@ -71,6 +73,7 @@ def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
         calls=tuple(tool_calls(turn.payload)) if turn.role == ASSISTANT else (),
         call_id=str(payload.get("tool_call_id", "")) if turn.role == TOOL else "",
         score=0.0,
+        suffix=suffix,
     )
 
 

@@ -126,11 +126,12 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
 
 def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, *, is_of_span: bool) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
-    text = shorten_middle(result.content, most_chars, result.ref)
+    text = shorten_middle(result.content.removesuffix(result.marks), most_chars, result.ref)
+    suffix = result.marks + _span(result, zone)
     if result.kind == "turn":
         text = with_dates(text, result.time.astimezone(zone).date())
     return Item(
-        text + _span(result, zone),
+        text + suffix,
         ref=result.ref,
         source_sequences=sequences,
         time=result.time,
@@ -140,6 +141,7 @@ def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, *, is_o
         score=score,
         is_neighbour=not result.ranks and not is_of_span,
         is_of_span=is_of_span,
+        suffix=suffix,
     )
 
 

@@ -20,7 +20,7 @@ from moments_app.models import MemoryStream, Retraction
 from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
 from moments_app.provenance.retract import MOST_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
-from moments_app.provenance.undo import undo_retraction
+from moments_app.provenance.undo import sessions_to_restore, undo_retraction
 from sessions_app.api.fields import (
     CONTRADICTORY,
     SEQUENCE_MAX,
@@ -36,7 +36,7 @@ from sessions_app.api.person import PersonQuery
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404
 from sessions_app.limited_operators import unlimited
-from sessions_app.models import UserProfile
+from sessions_app.models import Session, UserProfile
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.restore import CannotRestore, restore_archive
 
@@ -175,7 +175,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     permission_classes = (HasAdminScope,)
     inputs = {"create": RetractionInput}
     answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
-    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotPutBack]}
+    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotRestore, CannotPutBack]}
     own_transaction = ("create", "undo")
     long_running = ("create", "undo")
 
@@ -191,11 +191,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         try:
             return self._answer_turns()
         except TurnsAreArchived:
-            session = session_or_404(self.person, self.validated_data["session_id"])
-        try:
-            restore_archive(session, actor=self.actor)
-        except ArchiveError as error:
-            raise CannotRetract(str(error)) from error
+            self._restore(session_or_404(self.person, self.validated_data["session_id"]))
         return self._answer_turns()
 
     def _answer_turns(self) -> Response:
@@ -211,9 +207,24 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     @action(detail=True, methods=["post"])
     @unlimited()
     def undo(self, request: Request, retraction_id: uuid.UUID) -> Response:
-        """Undo a retraction and restore what it withdrew. The newest retraction must be undone first."""
+        """Undo a retraction and restore what it withdrew. The newest retraction must be undone first.
+
+        Archived turns are restored first.
+        """
         self.find_person()
-        return self.answer(undo_retraction(self.get_object(), requested_by=self.actor))
+        retraction = self.get_object()
+        try:
+            return self.answer(undo_retraction(retraction, requested_by=self.actor))
+        except TurnsAreArchived:
+            self._restore(*sessions_to_restore(retraction))
+        return self.answer(undo_retraction(retraction, requested_by=self.actor))
+
+    def _restore(self, *sessions: Session) -> None:
+        try:
+            for session in sessions:
+                restore_archive(session, actor=self.actor)
+        except ArchiveError as error:
+            raise CannotRetract(str(error)) from error
 
     def find_person(self) -> None:
         """Set `person` without opening the person's transaction."""

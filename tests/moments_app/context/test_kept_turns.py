@@ -17,7 +17,7 @@ OSLO, LIMA = ZoneInfo("Europe/Oslo"), ZoneInfo("America/Lima")
 
 
 def turn(sequence: int, content: str = "The kiln is warm.", payload: object = None) -> LiveTurn:
-    return LiveTurn(sequence, "user", content, "", "", payload, 1_700_000_000_000_000 + sequence)
+    return LiveTurn(sequence, sequence, "user", content, "", "", payload, 1_700_000_000_000_000 + sequence)
 
 
 def made(turn: LiveTurn) -> Item:

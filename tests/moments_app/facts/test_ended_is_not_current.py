@@ -5,6 +5,7 @@
 
 import itertools
 import os
+import re
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from hypothesis.stateful import (
 from moments_app.models import Correction, MemoryAtom, Retraction
 from moments_app.provenance.correct import CannotCorrect, correct, correcting, ending, undo_correction, withdrawing
 from moments_app.provenance.retract import TurnsAreArchived, retract
-from moments_app.provenance.undo import undo_retraction
+from moments_app.provenance.undo import sessions_to_restore, undo_retraction
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -195,9 +196,12 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def undo_retraction(self) -> None:
-        if made := sorted((one for one in self.said if one.retraction), key=lambda one: one.retraction or 0):
-            said = made[-1]  # the newest is undone first
-            undo_retraction(Retraction.objects.get(pk=said.retraction or 0), requested_by="test")
+        if found := sorted((one for one in self.said if one.retraction), key=lambda one: one.retraction or 0):
+            said = found[-1]  # the newest is undone first
+            made = Retraction.objects.get(pk=said.retraction or 0)
+            for session in sessions_to_restore(made):
+                restore_archive(session, actor="test")
+            undo_retraction(made, requested_by="test")
             said.retraction = None
             self.note("undo retraction")
 
@@ -234,14 +238,19 @@ class Life(RuleBasedStateMachine):
         assert stated == self.current
 
     def context_states_what_holds(self) -> None:
-        """What ended stands in a context only where it says that it is over, or when it was said."""
+        """A context has an ended home only with a mark that it is over, or in a moment with its time."""
         asked = {"user_id": self.user_id, "session_id": "asking", "query": "Where do I live?"}
         layers = self.service.get("memory/context", **asked, layers="user,moments,retrieved").json()["layers"]
         for item in [item for layer in layers if layer["name"] != "query" for item in layer["items"]]:
             stated = {city for city in CITIES if city in item["text"]}
             if stated and not stated & self.current:
-                is_fact = (item["ref"] or "").startswith("rem://atoms/")
-                assert "(held " in item["text"] if is_fact else item["time"], item
+                ref = item["ref"] or ""
+                if ref.startswith("rem://atoms/"):
+                    assert "(held " in item["text"], item
+                elif "/messages/" in ref:
+                    assert re.search(r"\((no longer true |corrected |withdrawn )?since\b", item["text"]), item
+                else:
+                    assert item["time"], item
 
 
 def test_row_2_nothing_that_ended_is_stated_as_current(service: Api) -> None:

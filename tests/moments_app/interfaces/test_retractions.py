@@ -8,9 +8,13 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from moments_app.models import Moment, Retraction
+from moments_app.provenance.retract import TurnsAreArchived
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import ApiKey, Event, Session, UserProfile
+from sessions_app.retention.retain import retain
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
+from tests.support.retention import cover
 from tests.support.transcript import retracted, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,6 +46,20 @@ def test_turns_are_previewed_retracted_listed_and_restored(service: Api, session
     assert service.post(f"retractions/{made['retraction_id']}/undo", user_id="ada").status_code == 400
     events = Event.objects.filter(type__in=("memory_retracted", "retraction_undone")).order_by("id")
     assert [event.payload["turns"] for event in events] == [2, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("archive_folder")
+def test_undoing_a_retraction_restores_turns_that_were_archived_since(service: Api, session: Session) -> None:
+    asked = {"user_id": "ada", "session_id": "s1", "sequences": [3, 4], "reason": "planted"}
+    address = f"retractions/{service.post('retractions', **asked).json()['retraction_id']}/undo"
+    work_off()
+    cover(session, session.message_count)
+    assert retain().archived_turns == 40
+    with pytest.raises(TurnsAreArchived, match="session s1 are archived"):
+        undo_retraction(Retraction.objects.get(), requested_by="test")
+    assert service.post(address, user_id="ada").status_code == 200
+    assert session.messages.turns().believed().count() == 40
 
 
 @pytest.mark.parametrize(
