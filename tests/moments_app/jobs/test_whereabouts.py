@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from moments_app.jobs.recovery import is_gone, this_process
+from moments_app.jobs.whereabouts import is_gone, this_process
 
-NAME = [sys.executable, "-c", "from moments_app.jobs.recovery import this_process; print(this_process())"]
+NAME = [sys.executable, "-c", "from moments_app.jobs.whereabouts import this_process; print(this_process())"]
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_a_zombie_process_is_gone() -> None:
     child = subprocess.Popen(NAME, stdout=subprocess.PIPE, text=True)
     assert child.stdout
     name = child.stdout.readline().strip()
-    child.stdout.read()  # until it ends
+    child.stdout.read()  # until the child exits
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert is_gone(name)
     child.wait()
