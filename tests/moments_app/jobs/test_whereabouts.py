@@ -21,7 +21,7 @@ def test_a_zombie_process_is_gone() -> None:
     child = subprocess.Popen(NAME, stdout=subprocess.PIPE, text=True)
     assert child.stdout
     name = child.stdout.readline().strip()
-    child.stdout.read()  # until it ends
+    child.stdout.read()  # until the child exits
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert is_gone(name)
     child.wait()
