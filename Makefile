@@ -1,14 +1,14 @@
-# `make run`, `make quick` and `make test` are all one needs; each sets up what is missing.
+# The main targets are `make run`, `make quick` and `make test`. Each of them installs missing packages first.
 PYTHON ?= python3
 PORT ?= 8000
 DATA_DIR ?= .data
 export DATA_DIR
-# The commands here make a database where there is none.
+# If there is no database, commands create the embedded database without asking.
 export MEMORY_NEW_DATABASE = 1
-# Tests start many processes, each of which would compile everything anew.
+# Tests start many processes. Without bytecode files, each process would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests install all extras, unless told otherwise: `EXTRAS= make quick` tests the core alone, but for what is slow.
+# By default, tests run with all extras. `EXTRAS= make quick` runs the core's fast tests without extras.
 ALL_EXTRAS = importers,lab,oauth,scale
 quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 
@@ -17,24 +17,24 @@ quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
 
-# While one works: a test of each behavior, without browsers, servers and processes (docs/contributing.md).
+# Run this before each commit. It skips slow tests, such as those with a browser, a server or another process.
 quick: .venv/installed-dev
 	.venv/bin/ruff check .
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" --ignore tests/browser \
 		--durations 15 --durations-min 1
 
-# The same in another order: a test that rests on one before it fails.
+# Runs the tests of `make quick` in random order, to find tests that depend on other tests.
 shuffle: SEED ?= $(shell date +%s)
 shuffle: .venv/installed-dev
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" --ignore tests/browser --shuffle $(SEED)
 
-# Before one pushes: everything, as continuous integration runs it. What reads the code alone goes first, on two cores.
+# Run this before each push. It runs the same checks and tests as CI.
 test: .venv/installed-dev
 	$(MAKE) --no-print-directory --jobs 2 types checks
 	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 	$(MAKE) --no-print-directory core TESTS='--numprocesses 2 -m "not slow" $(SAMPLE)'
 
-# The core's tests without any extra. `make test` runs a sample of them, with a test of each face and of each kind of memory.
+# Runs the core's tests without extras. `make test` runs only SAMPLE, which covers each interface and each kind of memory.
 SAMPLE = $(addprefix tests/moments_app/,context/test_kept_layers.py interfaces/test_api.py interfaces/test_prompts.py \
 	interfaces/test_retractions.py jobs/test_process.py moments/test_build.py operator/test_prompt.py operator/test_rights.py \
 	provenance/test_declared.py provenance/test_erase.py provenance/test_export.py provenance/test_retract.py \
@@ -44,7 +44,7 @@ core: TESTS ?= tests/moments_app tests/sessions_app
 core: .venv/installed-dev
 	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile $(TESTS)
 
-# Takes a core as long as `checks` does, whose tests make what all tests need: the database that theirs are copied from.
+# `make test` runs mypy in parallel with `checks`, which takes about as long and creates the template of the test databases.
 types: .venv/installed-dev
 	.venv/bin/mypy .
 
@@ -58,19 +58,19 @@ checks: .venv/installed-dev
 	.venv/bin/python -m tests.support.chromium
 	.venv/bin/python -m pytest --quiet --durations 0 --durations-min 9 tests/support/test_fresh_database.py
 
-# Builds the pages as a site, in dist/site. A link or an anchor that leads nowhere fails it.
+# Builds the docs site in dist/site. Fails if a link or an anchor is broken.
 docs: .venv/installed-dev
 	rm -rf dist/pages && mkdir -p dist/pages
 	cp -r README.md CHANGELOG.md CONTRIBUTING.md CODE_OF_CONDUCT.md SECURITY.md LICENSE docs examples dist/pages && rm -r dist/pages/docs/site
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 
-# Builds the image of compose.yaml; needs docker, or BUILDER="buildah bud".
+# Builds the image for compose.yaml with Docker. BUILDER="buildah bud" uses Buildah instead.
 image: BUILDER ?= docker build
 image:
 	$(BUILDER) --tag memory-platform --build-arg PACKAGES=$(PACKAGES) .
 
-# Builds the wheel, installs it into an empty environment without the embedded database, and starts it there, and
-# the project of somebody else's that has the apps.
+# Builds the wheel and installs it into an empty environment, without the embedded database. Then runs `check` for the
+# platform and for examples/host_project, a project that hosts the apps.
 package: .venv/installed-dev
 	rm -rf build dist
 	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
@@ -80,12 +80,12 @@ package: .venv/installed-dev
 	cd examples/host_project && env -u DATA_DIR SECRET_KEY=only-for-this-check DATABASE_URL=postgres://nobody@localhost/nothing \
 		../../dist/empty/bin/python manage.py check
 
-# Makes the blocking Python client of the one with `await`, and the wheel that has the client alone.
+# Generates the blocking Python client from the one with `await`, and builds the client's own wheel.
 clients: .venv/bin/ruff
 	.venv/bin/python -m tests.support.blocking_client
 	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist clients/python
 
-# Makes the TypeScript client of the API's description, compiles it strictly, and uses it against a site; needs node and npm.
+# Generates the TypeScript client from the OpenAPI schema, compiles it, and tests it with a site. Needs node and npm.
 typescript: .venv/installed-dev
 	.venv/bin/python manage.py spectacular --format openapi-json --file clients/typescript/schema.json
 	cd clients/typescript && npm ci --silent && npm run --silent schema && npm run --silent build
@@ -93,7 +93,7 @@ typescript: .venv/installed-dev
 	cd clients/typescript && npm pack --silent --pack-destination $(CURDIR)/dist
 	TYPESCRIPT_CLIENT=clients/typescript .venv/bin/python -m pytest -n0 tests/clients/test_typescript.py
 
-# Runs the code of docs/frameworks.md with the frameworks as they are today.
+# Runs the code of docs/frameworks.md with the latest releases of the frameworks.
 frameworks: .venv/installed-dev
 	.venv/bin/python -m uv venv --quiet --clear dist/frameworks
 	.venv/bin/python -m uv pip install --quiet --python dist/frameworks/bin/python \
@@ -101,48 +101,50 @@ frameworks: .venv/installed-dev
 	FRAMEWORKS_PYTHON=dist/frameworks/bin/python .venv/bin/python -m pytest -n0 -k framework \
 		tests/moments_app/interfaces/chat/test_first_steps.py tests/clients/test_frameworks.py
 
-# Judges every page in light and dark, on a desktop and on a phone; `make test` takes one of the four by turns.
+# Checks every page in four looks: desktop and phone, light and dark. `make test` checks each page in only one of them.
 looks: .venv/installed-dev
 	.venv/bin/python -m tests.support.chromium
-	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k everybody_can_read_it tests/browser/test_every_page.py
+	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k policy tests/browser/test_every_page.py
 
-# Retakes the pictures of docs/admin.md from a new site with the demonstration.
+# Retakes the screenshots in docs/admin.md on a new site with the demonstration.
 pictures: .venv/installed-dev
 	.venv/bin/python -m tests.support.pictures
 
-# Draws the rooms and what imports what into docs/architecture.md.
+# Updates the diagram of imports in docs/architecture.md.
 house: .venv/installed-dev
 	.venv/bin/python -m tests.support.house
 
-# Prints lines, modules, migrations, words of docs and settings.
+# Counts lines of code, modules, migrations, words in the docs, and settings.
 size:
 	$(PYTHON) -m benchmarks.size
 
-# The main table, in some minutes, beside the run that was kept; KEEP=1 keeps this one in its place.
+# Runs the main benchmarks in a few minutes, and compares them with the saved run. KEEP=1 saves this run instead.
 bench: .venv/installed-dev
 	.venv/bin/python -m benchmarks main --json $(DATA_DIR)/bench.json $(if $(KEEP),--keep)
 
-# Everything that is measured, which takes most of an hour.
+# Runs all benchmarks, which takes almost an hour.
 bench-all: .venv/installed-dev
 	EVERY_TOPIC=1 .venv/bin/python -m pytest -n0 -k topics tests/test_benchmarks.py
 	.venv/bin/python -m benchmarks
 
-# CONVERSATIONS is a folder of them, LIMIT the most questions of each; docs/benchmarks.md describes the files.
+# CONVERSATIONS is a folder of conversations (docs/benchmarks.md). LIMIT is the maximum number of questions about each
+# conversation.
 bench-recall: .venv/installed-dev
-	.venv/bin/python -m benchmarks.recall_quality "$${CONVERSATIONS:?names a folder: make bench-recall CONVERSATIONS=…}" \
+	.venv/bin/python -m benchmarks.recall_quality "$${CONVERSATIONS:?must be a folder: make bench-recall CONVERSATIONS=…}" \
 		$(if $(LIMIT),--limit $(LIMIT))
 
-# A model answers from contexts alone, and another judges; docs/benchmarks.md describes the folders and READER_MODEL.
+# One model answers questions from contexts alone, and another model judges the answers. docs/benchmarks.md describes
+# the folders and READER_MODEL.
 bench-answers: .venv/installed-dev
-	.venv/bin/python -m benchmarks.answers "$${CONVERSATIONS:?names a folder: make bench-answers CONVERSATIONS=…}" \
-		--out "$${OUT:?names a folder for the results: make bench-answers OUT=…}" \
+	.venv/bin/python -m benchmarks.answers "$${CONVERSATIONS:?must be a folder: make bench-answers CONVERSATIONS=…}" \
+		--out "$${OUT:?must be a folder for the results: make bench-answers OUT=…}" \
 		$(if $(LIMIT),--limit $(LIMIT)) $(if $(CONTEXTS_ONLY),--contexts-only)
 
-# CPU and memory of each process of an idle site, in eight minutes; KEEP=1 compares later runs with this one.
+# Measures CPU time and memory of an idle site's processes in eight minutes. KEEP=1 saves the results for comparisons.
 lean: .venv/installed-dev
 	.venv/bin/python -m benchmarks.lean $(if $(KEEP),--keep)
 
-# Attacks an installation of its own and writes the figures into docs/trust.md. For a release:
+# Creates an installation, attacks it, and writes the figures into docs/trust.md. Before a release, run more attacks:
 # make trust MINUTES=10 KILLS=200 FUZZ=50000 EXAMPLES=200 OUTAGE=300
 trust: export MINUTES ?= 1
 trust: export KILLS ?= 3
@@ -154,7 +156,7 @@ trust: .venv/installed-dev
 		tests/sessions_app/retention tests/memory_extras/scale/test_s3.py tests/moments_app/jobs/test_worker.py
 	.venv/bin/python -m drill.trust
 
-# Writes the hashed, locked lists from the short ones in pyproject.toml.
+# Locks the dependencies of pyproject.toml in requirements*.txt, with hashes.
 lock: .venv/installed-dev
 	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --extra embeddings --universal --generate-hashes --no-header -o requirements.txt
 	.venv/bin/python -m uv pip compile pyproject.toml --universal --generate-hashes --no-header \
@@ -165,12 +167,13 @@ lock: .venv/installed-dev
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed.")'
 	$(PYTHON) -m venv .venv
 
-# One tool alone. uv takes a sixth of pip's time, but reads no pip.conf. If that names another index, pip gets the packages.
+# Installs a single tool, in its locked version.
 .venv/bin/uv .venv/bin/ruff: .venv/bin/python
 	sed -n '/^$(@F)==/,/[^\\]$$/p' requirements-dev.txt > .venv/$(@F).txt
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/$(@F).txt
 	touch $@
 
+# uv takes a sixth of pip's time, but ignores pip.conf. If uv can't reach its package index, pip installs the packages.
 INSTALL = .venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r $(1) \
 	|| .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
 

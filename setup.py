@@ -1,4 +1,4 @@
-"""What a wheel holds: the packages with their data, and what stands elsewhere here: templates and client."""
+"""The contents of the wheel: the packages with their data files, the templates, and the Python client."""
 
 from setuptools import find_packages, setup
 

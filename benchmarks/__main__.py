@@ -21,6 +21,7 @@ NAMES = (
     "append",
     "load",
     "build",
+    "wake",
     "context",
     "recall",
     "search",

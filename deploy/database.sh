@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes the database, its owner and the logins of web and worker, none of them a superuser; run once, by the administrator.
+# Creates the database, its owner, and the logins of web servers and workers. None of these roles is a superuser. Run this
+# script once, as a database administrator.
 set -eu
 
 psql --set ON_ERROR_STOP=1 --set owner_password="$POSTGRES_PASSWORD" --set web_password="$WEB_DATABASE_PASSWORD" \
@@ -8,7 +9,7 @@ CREATE ROLE memory LOGIN PASSWORD :'owner_password';
 CREATE DATABASE memory OWNER memory;
 \connect memory
 CREATE EXTENSION vector;
--- As printed by `manage.py create_roles memory --web memory_web_login --worker memory_worker_login`.
+-- The output of `manage.py create_roles memory --web memory_web_login --worker memory_worker_login`.
 DO $$ BEGIN CREATE ROLE memory_request NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE memory_operator NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE memory_web NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;

@@ -1,8 +1,9 @@
-"""Hold two conversations of one person with a model that remembers, using OpenAI's own client.
+"""Have two conversations with a model that remembers the first one, using OpenAI's client.
 
     MEMORY_URL=http://localhost:8000/v1 MEMORY_KEY=mem_… python examples/chat_openai.py
 
-The site's `CHAT__UPSTREAM_BASE_URL` and `CHAT__UPSTREAM_API_KEY` name the provider, `MODEL` names its model.
+On the site, set `CHAT__UPSTREAM_BASE_URL` and `CHAT__UPSTREAM_API_KEY` to those of your model provider. The environment
+variable `MODEL` is the model's name (default: gpt-4.1-mini).
 """
 
 import os
@@ -18,12 +19,12 @@ def main() -> None:
     person = f"example-{uuid4().hex[:8]}"
     said: list[ChatCompletionMessageParam] = [{"role": "user", "content": "I am Nora, and I restore kilns in Turin."}]
     answer(memory, person, "monday", said)
-    # Another conversation: it knows only what memory holds.
+    # In this conversation, the model knows the first one only from memory.
     answer(memory, person, "friday", [{"role": "user", "content": "Where do I restore kilns?"}])
 
 
 def answer(memory: openai.OpenAI, person: str, conversation: str, messages: list[ChatCompletionMessageParam]) -> None:
-    """Print an answer as it arrives."""
+    """Stream the answer to the terminal."""
     sys.stdout.write(f"{conversation}: {messages[-1].get('content')}\n  ")
     stream = memory.chat.completions.create(
         model=os.environ.get("MODEL", "gpt-4.1-mini"),

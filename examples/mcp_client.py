@@ -1,6 +1,6 @@
 """Read and search a person's memory over MCP: `python examples/mcp_client.py "Where did I leave the keys?"`.
 
-This needs `pip install mcp`, and a user's key in the environment variable MEMORY_KEY. MEMORY_URL defaults to
+Requires `pip install mcp`, and a user's API key in the environment variable MEMORY_KEY. MEMORY_URL defaults to
 http://localhost:8000/mcp.
 """
 

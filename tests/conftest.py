@@ -1,4 +1,4 @@
-"""Fixtures that many tests share: people, keys, a client, a model to talk to, and the database server of the run."""
+"""Shared fixtures: people, keys, a client, model servers, and the database of the run."""
 
 import gc
 import os
@@ -43,7 +43,7 @@ from tests.support.kept_rows import KeptRows
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
-os.environ.setdefault(server.MAY_CREATE, "1")  # the run, and what it starts, make databases of their own
+os.environ.setdefault(server.MAY_CREATE, "1")  # the run and its subprocesses create databases
 collect_ignore = [f"memory_extras/{extra}" for extra in extras.available() if extra not in settings.CONF.extras]
 SLOW_FIXTURES = {"browser", "site"}
 DATABASE = "transactional_db"
@@ -51,25 +51,25 @@ DISTRIBUTED = "--distributed"
 STARTS_PROCESS = "A test that starts a process is `@pytest.mark.slow`."
 
 _started_server = False
-gc.set_threshold(20_000, 20, 50)  # by default it would look every some hundred objects for what only refers to itself
+gc.set_threshold(20_000, 20, 50)  # the default would search for reference cycles every few hundred objects
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("busy")  # a machine may be
+hypothesis.settings.load_profile("busy")  # a machine may be slow
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the number to shuffle by, and whether the database of the run is distributed."""
+    """Add the options for the seed and for a distributed database."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in an order that this number decides")
     parser.addoption(DISTRIBUTED, action="store_true", help="run on the database of DATABASE_URL itself, on Citus")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say by which number the order is shuffled."""
+    """Report the seed of the order."""
     seed = config.option.shuffle
     return None if seed is None else f"shuffled by {seed}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Remembers whether the embedded database has to be stopped afterwards: by the run, not by one of its workers."""
+    """Remember whether this run must stop the embedded database at its end. Its workers don't stop it."""
     global _started_server
     config.option.reuse_db |= config.getoption(DISTRIBUTED)
     if hasattr(config, "workerinput"):
@@ -88,10 +88,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
-@pytest.hookimpl(wrapper=True)  # around the choice of `-m`, and the order that pytest-django gives
+@pytest.hookimpl(wrapper=True)  # also around the selection by `-m` and the order of pytest-django
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Mark as slow what opens a browser or serves the site, and all cases but the first of a test that asks the
-    database; what else is says so itself. Shuffle where that was asked for; else begin with what takes longest.
+    """Mark tests that open a browser or serve the site as slow, and all cases except the first of a database test.
+
+    Other slow tests are marked in their modules. Shuffle if requested; otherwise start with the longest modules.
     """
     begun: set[str] = set()
     for item in items:
@@ -108,13 +109,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What is there by now stays: no collection has to look through it."""
+    """Exclude all current objects from garbage collection, because they stay."""
     gc.freeze()
 
 
 def _seconds_of_module(items: list[pytest.Item]) -> Callable[[pytest.Item], float]:
-    """Return what estimates how long an item's module takes, so that no long one is left for the end: as long as its
-    longest test, and a little for each test.
+    """Return a key that estimates the duration of an item's module, so that no long module runs last.
+
+    The estimate is the duration of the longest test, plus a little for each test.
     """
     longest: dict[str, float] = defaultdict(float)
     others: dict[str, float] = defaultdict(float)
@@ -128,7 +130,7 @@ def _seconds_of_module(items: list[pytest.Item]) -> Callable[[pytest.Item], floa
 
 @pytest.fixture(autouse=True)
 def _quick_without_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test that isn't marked as slow starts no Python; libraries may ask the system for its name."""
+    """Fail a test that starts Python without being marked as slow. Libraries may start other programs."""
     if request.node.get_closest_marker("slow"):
         return
     start = subprocess.Popen.__init__
@@ -146,7 +148,7 @@ def _quick_without_processes(request: pytest.FixtureRequest, monkeypatch: pytest
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: DjangoDbBlocker, pytestconfig: pytest.Config
 ) -> None:
-    """The run's database is a copy of one that is migrated already; a distributed one has no copies, and is used."""
+    """Create the database of the run from a migrated template. A distributed database is used unchanged."""
     if pytestconfig.getoption(DISTRIBUTED):
         connection.settings_dict["TEST"]["NAME"] = connection.settings_dict["NAME"]
         return
@@ -156,12 +158,12 @@ def django_db_modify_db_settings(
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """After each test the database is as it was: what one wrote need not outlive a crash of the machine."""
+    """Restore the database after each test. Its data need not survive a crash of the machine."""
     with pytest.MonkeyPatch.context() as patch:
         with django_db_blocker.unblock():
             with connection.cursor() as cursor:
                 cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
-            connection.close()  # the next one has it so
+            connection.close()  # the setting applies to new connections
             fresh = FreshDatabase(KeptConnection(patch))
             fresh.forget_statistics()
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
@@ -171,10 +173,11 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
 @pytest.fixture(scope="session", autouse=True)
 def _settings_of_tests() -> Iterator[None]:
-    """Tests call faster than applications do, and a machine may be busy; those of the throttle and of the limits set
-    their own. Each round would ask for a summary, and many a turn for a formation; tests that are about them use
-    `rolling` and `forming`. Nor does each client list all static files, nor is a password hashed for long: nobody
-    guesses these. It is set once: to do so for each test takes longer than many a test.
+    """Override settings once for all tests, because overriding them in each test takes longer than many tests.
+
+    Tests make calls faster than applications, and the machine may be busy, so limits are high; tests of limits set
+    their own. Each round would queue a summary, and many turns a formation; tests of these use `rolling` and `forming`.
+    Static files are not listed for each client, and password hashing is fast.
     """
     with override_settings(
         API_RATE=1_000_000,
@@ -191,12 +194,13 @@ def _settings_of_tests() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is written behind the tests' back: what waits is written when a test says so, or after it. Nor does
-    whoever finds the queue empty sleep before it says so. And a key is remembered however slow the machine is.
+    """Disable background writes: buffered items are written when a test says so, and after it.
+
+    Also, an empty queue is reported without a pause, and keys are remembered for as long as a slow test runs.
     """
     monkeypatch.setattr(deferred_writes, "EVERY", 3_600)
     monkeypatch.setattr(deferred_writes, "SOON", 3_600)
-    monkeypatch.setattr(wake, "sends_from_thread", lambda: True)  # so nothing is sent
+    monkeypatch.setattr(wake, "sends_from_thread", lambda: True)  # so no notification is sent
     monkeypatch.setattr(Conf, "POLL", 0)
     monkeypatch.setattr(authentication, "REMEMBERED", ProcessCache(authentication.MOST, seconds=3_600))
     cache.clear()
@@ -205,7 +209,7 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     daily_limits.meter.forget()
     for waiting in (accesses.waiting, receipts.waiting, served_lines.waiting, daily_limits.behind):
-        with suppress(RuntimeError):  # without a database what waits is let go
+        with suppress(RuntimeError):  # without a database, the items are dropped
             waiting.flush()
 
 
@@ -219,50 +223,49 @@ def rolling(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def forming(settings: Settings) -> None:
-    """Memory streams as they are by default."""
+    """Use the default settings of memory streams."""
     settings.MEMORY_FORMATION = MemoryFormationSettings()
 
 
 @pytest.fixture(scope="module")
 def kept_rows() -> KeptRows:
-    """Rows that tests of a module begin with."""
+    """Rows that the tests of a module start with."""
     return KeptRows()
 
 
 @pytest.fixture
 def ada(transactional_db: None) -> UserProfile:
-    """A person."""
     return UserProfile.objects.ensure("ada")
 
 
 @pytest.fixture
 def bo(transactional_db: None) -> UserProfile:
-    """Another person, with much the same data."""
+    """Another person with similar data."""
     return UserProfile.objects.ensure("bo")
 
 
 @pytest.fixture
 def service(transactional_db: None) -> Api:
-    """A client with a service key that may do everything."""
+    """A client with a service key of scope admin."""
     return Api(ApiKey.objects.issue("service", scope="admin")[1])
 
 
 @pytest.fixture
 def as_ada(ada: UserProfile) -> Api:
-    """A client with a key of Ada's own."""
+    """A client with a key of Ada."""
     return Api(ApiKey.objects.issue("ada", user=ada, scope="admin")[1])
 
 
 @pytest.fixture
 def as_stranger(transactional_db: None) -> Api:
-    """A client with a key of somebody of whom nothing is known."""
+    """A client with a key of a person without data."""
     stranger = UserProfile.objects.ensure("stranger")
     return Api(ApiKey.objects.issue("stranger", user=stranger, scope="admin")[1])
 
 
 @pytest.fixture
 def archive_folder(settings: Settings, tmp_path: Path) -> Path:
-    """Where archives lie during a test."""
+    """The folder of the archives during a test."""
     kept = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}}
     settings.STORAGES = settings.STORAGES | {"archive": kept}
     return tmp_path
@@ -270,7 +273,7 @@ def archive_folder(settings: Settings, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    """The engine is a model behind this server, and a job that fails is due again at once."""
+    """A server that is the engine's model. Failed jobs are due again at once."""
     with OpenAIServer() as server:
         settings.ENGINE = settings.ENGINE.model_copy(
             update={
@@ -287,7 +290,7 @@ def model_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.fixture
 def embeddings_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    """Texts are embedded by this server, 64 numbers each, in batches of 10; a job that fails is due again at once."""
+    """A server that embeds texts with 64 dimensions in batches of 10. Failed jobs are due again at once."""
     embeddings._of_fixed_width.clear()
     with OpenAIServer() as server:
         settings.EMBEDDING = EmbeddingSettings(

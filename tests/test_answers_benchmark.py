@@ -1,4 +1,4 @@
-"""The benchmark of answers, run to the end with a stand-in for reader and judge; and the files that it reads."""
+"""The answers benchmark, run to its end with stand-ins for reader and judge, and the files that it reads."""
 
 import json
 import os
@@ -49,7 +49,7 @@ LONGMEMEVAL = {
 }
 
 
-def test_conversations_of_locomo_are_read(tmp_path: Path) -> None:
+def test_locomo_conversations_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "locomo10.json").write_text(json.dumps([LOCOMO, LOCOMO | {"sample_id": "conv-2"}]))
     first, second = read_folder(tmp_path)
     assert (first.id, second.id, first.speakers) == ("conv-1", "conv-2", ("Ada", "Bo"))
@@ -62,11 +62,11 @@ def test_conversations_of_locomo_are_read(tmp_path: Path) -> None:
     assert (unanswerable.a, unanswerable.is_answered) == ("", False)
 
 
-def test_questions_of_longmemeval_are_read(tmp_path: Path) -> None:
+def test_longmemeval_questions_can_be_read(tmp_path: Path) -> None:
     abstaining = LONGMEMEVAL | {"question_id": "q2_abs"}
     (tmp_path / "longmemeval.json").write_text(json.dumps([LONGMEMEVAL, abstaining]))
     first, second = read_folder(tmp_path)
-    assert [session.at.day for session in first.sessions] == [20, 27]  # in order of time
+    assert [session.at.day for session in first.sessions] == [20, 27]  # sorted by time
     assert [message["content"] for message in first.messages(first.sessions[0])] == ["Hello.", "Hi."]
     assert [message["role"] for message in first.messages(first.sessions[0])] == ["user", "assistant"]
     [asked], [unanswerable] = first.questions, second.questions
@@ -75,13 +75,13 @@ def test_questions_of_longmemeval_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [[{"q": 1}], [1], [LOCOMO | {"qa": [{}]}], [LONGMEMEVAL | {"haystack_dates": []}]])
-def test_a_file_in_another_form_is_refused_by_name(tmp_path: Path, content: Any) -> None:
+def test_a_file_in_another_format_is_rejected_by_name(tmp_path: Path, content: Any) -> None:
     (tmp_path / "odd.json").write_text(json.dumps(content))
     with pytest.raises(BadConversations, match=r"odd\.json: "):
         read_folder(tmp_path)
 
 
-def test_a_line_that_was_not_written_whole_is_dropped(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     KeptResults(path).keep(("a", "0"), text="Turin")
     with path.open("a") as file:
@@ -93,7 +93,7 @@ def test_a_line_that_was_not_written_whole_is_dropped(tmp_path: Path) -> None:
 
 
 class Models:
-    """A stand-in for both models. The reader quotes the memory; the judge compares with the right answer."""
+    """A stand-in for both models. The reader quotes the memory, and the judge compares with the correct answer."""
 
     def __init__(self) -> None:
         self.read = self.judged = 0
@@ -173,7 +173,7 @@ def test_answers_are_judged_and_an_interrupted_run_continues(tmp_path: Path, mod
     standing.fails_to_judge = False
     done = run(folder, out, url, "--limit", "3")
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert standing.read == 21  # no question was read twice
+    assert standing.read == 21  # no question was read again
     rows = {row["condition"]: row for row in table(done.stdout, "Answers from contexts")}
     for condition in ("memory, 1,000", "turns, 3,000", "evidence", "whole transcript"):
         assert rows[condition]["time"] == "1.000 of 1", rows
@@ -184,6 +184,6 @@ def test_answers_are_judged_and_an_interrupted_run_continues(tmp_path: Path, mod
 
 
 @pytest.mark.slow
-def test_without_a_reader_it_says_which_variable_names_one(tmp_path: Path) -> None:
+def test_a_missing_reader_is_reported_with_its_variable(tmp_path: Path) -> None:
     done = run(tmp_path, tmp_path / "out", "")
     assert done.returncode == 2 and "READER_MODEL is not set" in done.stderr

@@ -1,4 +1,4 @@
-"""Tests that the benchmarks run and that those with scores compute them correctly. Their speed doesn't matter here."""
+"""Tests that the benchmarks run and that those with scores compute them correctly. Their speed is not tested."""
 
 import json
 import os
@@ -53,7 +53,7 @@ run.importlib = SimpleNamespace(import_module=small)
 raise SystemExit(run.main(sys.argv[1:]))
 """
 
-# What is noted is written at the exit of the process, long after the end of the site.
+# The item is written at the exit of the process, long after the end of the site.
 NOTED = """
 import os
 from benchmarks.site import Site
@@ -70,7 +70,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def run() -> Run:
-    """Run Python code that measures, with these arguments and environment, and one web process."""
+    """Return a function that runs benchmark code with arguments and environment, with one web process."""
 
     def measure(code: str, *arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
         begin = f"import pathlib, benchmarks.site; benchmarks.site.BEGIN_WITH = pathlib.Path({str(migrated())!r})"
@@ -86,11 +86,12 @@ def run() -> Run:
     return measure
 
 
-# Over HTTP, by a command, and in a process. `make bench-all` tries all topics with few rows before it measures them.
+# One topic over HTTP, one with a command, one in a process. `make bench-all` runs all topics with few rows first.
 TOPICS = {"append": "Append over HTTP", "search": "Search what was said", "settle": "Settle "}
 ALL_TOPICS = {
     "load": "Load the live window",
     "build": "Build moments of",
+    "wake": "Wake a worker",
     "context": "Context over HTTP",
     "recall": "Search facts",
     "chat": "First byte of a streamed answer",
@@ -105,7 +106,7 @@ TRIED = ALL_TOPICS if os.environ.get("EVERY_TOPIC") else TOPICS
 
 
 @pytest.mark.slow(seconds=15)
-def test_topics_measure_the_platform_beside_raw_statements(run: Run) -> None:
+def test_topics_compare_the_platform_with_raw_statements(run: Run) -> None:
     done = run(SMALL, *TRIED)
     assert done.returncode == 0, done.stderr[-3_000:]
     for title in TRIED.values():
@@ -120,7 +121,7 @@ def test_a_site_leaves_no_database_running(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_an_unknown_one_is_named() -> None:
+def test_an_unknown_topic_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "speed"], cwd=settings.BASE_DIR, capture_output=True, text=True
     )
@@ -128,7 +129,7 @@ def test_an_unknown_one_is_named() -> None:
     assert "speed" in done.stderr
 
 
-def test_results_are_written_and_later_ones_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_are_written_and_compared_with_later_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = Results("Two cores.", {"Append": [Figure("one", 2.0, 3.0, 1.0, 2.0), Figure("two", 2.0, 3.0, 1.0, 2.0)]})
     before.write(tmp_path / "kept.json")
     now = Results("Two cores.", {"Append": [Figure("one", 9.0, 9.0, 3.0, 3.0), Figure("three", 1.0, 1.0, 1.0, 1.0)]})
@@ -182,13 +183,13 @@ GARDEN = conversation(
     ["I planted quinces.", "They need years.", "A hedgehog sleeps in the shed.", "Leave it there until April."],
     [
         question("What animal sleeps in the shed?", 4, "t2", answer="a hedgehog"),
-        question("Does the hedgehog like fruit?", 3, "t2", "t0"),  # no word of t0, nor of any turn near it
+        question("Does the hedgehog like fruit?", 3, "t2", "t0"),  # no word of t0 or of a turn near it
     ],
 )
 
 
 def in_one_session(conversation: dict[str, Any]) -> dict[str, Any]:
-    """Return the conversation with one session, which is long enough to be settled."""
+    """Return the conversation as one session, which is long enough to be settled."""
     first, *others = conversation["sessions"]
     turns = [turn for session in (first, *others) for turn in session["turns"]]
     return conversation | {"sessions": [first | {"turns": turns}]}
@@ -202,7 +203,7 @@ def write(folder: Path, *conversations: dict[str, Any]) -> Path:
 
 @pytest.fixture
 def recall_quality(run: Run) -> Run:
-    """Run that benchmark with these arguments and a stand-in for the embeddings provider."""
+    """Return a function that runs this benchmark with arguments and a stand-in for the embeddings provider."""
     few = "import sys; from benchmarks import recall_quality; recall_quality.settle = lambda: None"
 
     def measure(*arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
@@ -223,7 +224,7 @@ def table(printed: str, title: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow(seconds=45)
-def test_recall_is_scored_in_each_state_by_words_by_vectors_and_by_default(recall_quality: Run, tmp_path: Path) -> None:
+def test_recall_is_scored_in_each_state_for_each_search(recall_quality: Run, tmp_path: Path) -> None:
     done = recall_quality(write(tmp_path, *map(in_one_session, (KILN, GARDEN))), "--each", "--limit", 1)
     assert "to settle: 2\n" in done.stderr
     assert "8 turns archived" in done.stderr
@@ -241,21 +242,21 @@ def test_recall_is_scored_in_each_state_by_words_by_vectors_and_by_default(recal
 
 
 @pytest.mark.slow
-def test_turns_are_ranked_by_words_in_a_site_that_is_kept(recall_quality: Run, tmp_path: Path) -> None:
+def test_turns_can_be_ranked_by_words_in_a_reused_site(recall_quality: Run, tmp_path: Path) -> None:
     lost = GARDEN | {"questions": [question("Who sold the piano?", 4, "t0"), *GARDEN["questions"]]}
     arguments = (write(tmp_path, lost), "--turns-only", "--limit", 1)
     with data_folder() as folder:
-        for _ in range(2):  # the second run finds the site of the first
+        for _ in range(2):  # the second run uses the site of the first
             done = recall_quality(*arguments, "--site", folder, EMBEDDING__PROVIDER="none")
             [row] = table(done.stdout, "Evidence in contexts and results")
             assert (row["kinds"], row["search"], row["questions"]) == ("turns", "words alone", "1")
             assert (row["3,000"], row["R@10"]) == ("0.000", "0.000")
 
 
-def test_a_turn_counts_when_a_statement_made_from_it_has_half_of_its_words(tmp_path: Path) -> None:
+def test_a_turn_counts_if_a_statement_derived_from_it_has_half_of_its_words(tmp_path: Path) -> None:
     [conversation] = read_folder(write(tmp_path, KILN))
     stored = StoredConversation(conversation, {turn.id: ("s", n) for n, (_, turn) in enumerate(conversation.turns)})
-    asked = conversation.scored[0]  # its evidence: "The kiln arrives on Friday."
+    asked = conversation.scored[0]  # the evidence: "The kiln arrives on Friday."
     for sources, said, scored in [
         ({"t0"}, "Kiln: Friday", 1),
         ({"t1"}, "Kiln: Friday", 0),
@@ -265,7 +266,7 @@ def test_a_turn_counts_when_a_statement_made_from_it_has_half_of_its_words(tmp_p
         assert share_in_text(stored, asked, said, [statement]) == scored
         assert share_among(stored, asked, [], [], [statement]) == scored
     assert share_in_text(stored, asked, "On Friday the kiln arrives.") == 1
-    assert share_in_text(stored, asked, "When does the kiln arrive? Friday") == 0  # the question is taken out
+    assert share_in_text(stored, asked, "When does the kiln arrive? Friday") == 0  # the question is removed
     assert (
         share_among(stored, asked, ["t0"])
         == share_among(stored, asked, [], [content_words("kiln arrives Friday")])
@@ -274,7 +275,7 @@ def test_a_turn_counts_when_a_statement_made_from_it_has_half_of_its_words(tmp_p
 
 
 @pytest.mark.slow
-def test_of_each_prompt_the_part_is_measured_that_was_there_before(run: Run, tmp_path: Path) -> None:
+def test_the_repeated_part_of_each_prompt_is_measured(run: Run, tmp_path: Path) -> None:
     few = "import sys; from benchmarks import prompt_caches; prompt_caches.ROUNDS = 3"
     done = run(f"{few}; sys.exit(prompt_caches.main(sys.argv[1:]))", write(tmp_path, KILN))
     assert done.returncode == 0, done.stderr[-3_000:]
@@ -296,22 +297,22 @@ def test_of_each_prompt_the_part_is_measured_that_was_there_before(run: Run, tmp
         ("–", set()),
     ],
 )
-def test_content_words_are_told_in_any_script(text: str, words: set[str]) -> None:
+def test_content_words_are_found_in_any_script(text: str, words: set[str]) -> None:
     assert content_words(text) == words
 
 
-def test_a_turn_stands_in_a_text_that_has_four_fifths_of_its_words() -> None:
+def test_a_text_contains_a_turn_if_it_has_four_fifths_of_its_words() -> None:
     turn = content_words("Kiln arrives Friday morning upstairs")
     assert stands_in(turn, content_words("the kiln arrives friday morning"))
     assert not stands_in(turn, content_words("the kiln arrives friday"))
 
 
-def test_lines_are_filled_in_until_one_is_too_many() -> None:
+def test_lines_fill_a_budget_until_one_does_not_fit() -> None:
     assert fill_budget([("a", 3), ("b", 4), ("c", 4), ("d", 1)], 10) == ("a\nb", 7)
     assert fill_budget([], 10) == ("", 0)
 
 
-def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
+def test_the_share_of_a_prompt_with_the_same_beginning_is_computed() -> None:
     assert same_beginning("abcd", "abcx") == 0.75
     assert same_beginning("abcd", "abcdef") == 1
     assert same_beginning("abcd", "bcd") == 0
@@ -328,7 +329,7 @@ def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
         (json.dumps(GARDEN), "garden"),
     ],
 )
-def test_a_file_that_is_no_conversation_is_named(
+def test_a_file_that_is_not_a_conversation_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, told: str
 ) -> None:
     write(tmp_path, GARDEN)
@@ -347,7 +348,7 @@ def test_a_folder_without_conversations_is_named(tmp_path: Path, capsys: pytest.
 
 
 def refusal(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the one sentence that says why nothing is measured."""
+    """Return the one sentence that says why nothing was measured."""
     assert quality.main([str(folder)]) == 2
     told = capsys.readouterr()
     [sentence] = told.err.splitlines()
@@ -355,10 +356,10 @@ def refusal(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return sentence
 
 
-# --- words that are kept ---
+# --- remembered words ---
 
 
-def test_words_that_the_engine_keeps_are_scored_unasked_and_asked(
+def test_remembered_words_are_scored_with_and_without_a_question(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert memory_words.main([str(write(tmp_path, KILN, GARDEN)), "--show", "1"]) == 0
@@ -380,7 +381,7 @@ def test_lines_are_spread_evenly_over_a_budget() -> None:
 # --- languages ---
 
 
-def test_each_language_asks_for_each_statement_in_other_words() -> None:
+def test_each_language_has_a_reworded_question_for_each_statement() -> None:
     languages = read_languages()
     spoken = {"ar", "de", "en", "es", "fr", "hi", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "th", "tr", "zh"}
     assert {language.language for language in languages} == spoken
@@ -393,7 +394,7 @@ def test_each_language_asks_for_each_statement_in_other_words() -> None:
 
 
 @pytest.mark.slow
-def test_languages_are_scored_by_one_person_each_and_by_one_of_all(run: Run, tmp_path: Path) -> None:
+def test_languages_are_scored_for_one_person_each_and_for_one_of_all(run: Run, tmp_path: Path) -> None:
     said = {"statements": ["The kiln arrives on Friday.", "My sisters live in Turin."], "small_talk": ["Good morning!"]}
     known = said | {"language": "en", "questions": [{"q": "which sister?", "statement": 1}]}
     lost = said | {"language": "xx", "questions": [*known["questions"], {"q": "who sold the piano?", "statement": 0}]}
@@ -411,7 +412,7 @@ def test_languages_are_scored_by_one_person_each_and_by_one_of_all(run: Run, tmp
     assert "- xx: who sold the piano?" in done.stdout
 
 
-def test_tokens_of_memory_are_counted_by_purpose_with_what_a_call_shares_with_the_one_before() -> None:
+def test_memory_tokens_are_counted_by_purpose_with_the_part_repeated_from_the_previous_call() -> None:
     ledger = memory_tokens.Ledger()
     for asked in ("Hello there", "Hello again"):
         messages = [{"content": "Say what to look up. " * 20}, {"content": f'Message about to be answered: "{asked}"'}]
@@ -423,7 +424,7 @@ def test_tokens_of_memory_are_counted_by_purpose_with_what_a_call_shares_with_th
     assert queries.output_tokens > 0 == vectors.output_tokens and vectors.input_tokens > 0
 
 
-def test_a_conversation_is_held_round_by_round(tmp_path: Path) -> None:
+def test_a_conversation_is_split_into_rounds(tmp_path: Path) -> None:
     [conversation] = read_folder(write(tmp_path, KILN))
     rounds = [turn for session in conversation.sessions for turn in memory_tokens.rounds_of(conversation, session)]
     assert [message for turn in rounds for message in turn] == [
@@ -434,9 +435,7 @@ def test_a_conversation_is_held_round_by_round(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="It reads /proc.")
-def test_memory_and_cpu_time_are_those_of_a_process_and_of_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_and_cpu_time_include_child_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lean, "SECONDS", 0.5)
     busy = "import sys; data = bytearray(b'x' * 50_000_000)\nwhile True: sys.argv"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}, 'manage.py run'])"
@@ -447,7 +446,7 @@ def test_memory_and_cpu_time_are_those_of_a_process_and_of_all_that_it_started(
             wait_until(lambda: lean.measure(process.pid, tmp_path).get("supervisor", {}).get("pss", 0) > 50)
             figures = lean.measure(process.pid, tmp_path)
             assert sum(figure["processes"] for figure in figures.values()) == 2
-            assert 50 < figures["supervisor"]["cpu"] <= 1_300  # it is read while it runs
+            assert 50 < figures["supervisor"]["cpu"] <= 1_300  # the process is measured while it runs
         finally:
             for pid in (pid for pid in lean._running({process.pid}) if pid != process.pid):
                 os.kill(pid, signal.SIGKILL)

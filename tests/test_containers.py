@@ -1,4 +1,4 @@
-"""The image and what is started of it: their files name settings, commands and roles that there are."""
+"""The files of the image and its containers name settings, commands and roles that exist."""
 
 import io
 import re
@@ -20,7 +20,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 OURS = {name: service for name, service in COMPOSE["services"].items() if name != "database"}
 
 
-def test_each_container_is_given_settings_that_there_are_and_a_command_that_there_is() -> None:
+def test_each_container_has_known_settings_and_a_known_command() -> None:
     known = {name for name, *_ in conf.variables(type(CONF))}
     for service in OURS.values():
         assert service["environment"].keys() <= known
@@ -29,20 +29,20 @@ def test_each_container_is_given_settings_that_there_are_and_a_command_that_ther
     assert set(re.findall(r"ENV .*?(DATA_DIR)=", DOCKERFILE)) <= known
 
 
-def test_the_image_serves_by_our_own_configuration_and_not_as_root() -> None:
+def test_the_image_serves_with_our_configuration_and_not_as_root() -> None:
     served = re.search(r'"--config", "python:([\w.]+)", .*, "([\w.]+)"\]', DOCKERFILE)
     assert served and all(find_spec(module) for module in served.groups())
     assert re.findall(r"^USER (.*)", DOCKERFILE, re.M) == ["memory"]
     assert DOCKERFILE.index("USER") < DOCKERFILE.index("\nCMD")
 
 
-def test_the_image_has_a_client_that_backs_up_the_database_of_the_composition() -> None:
+def test_the_postgresql_client_of_the_image_can_back_up_the_database() -> None:
     client = re.search(r"postgresql-client-(\d+)", DOCKERFILE)
     server = re.search(r":pg(\d+)$", COMPOSE["services"]["database"]["image"])
     assert client and server and int(client[1]) >= int(server[1])
 
 
-def test_all_that_the_wheel_is_made_of_is_copied_and_nothing_else() -> None:
+def test_exactly_the_sources_of_the_wheel_are_copied() -> None:
     copied = [line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
     assert all((ROOT / name).exists() for name in copied)
     described = (ROOT / "pyproject.toml").read_text() + (ROOT / "setup.py").read_text()
@@ -51,13 +51,13 @@ def test_all_that_the_wheel_is_made_of_is_copied_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("service", OURS)
-def test_no_container_knows_more_of_the_database_than_it_needs(service: str) -> None:
+def test_each_container_gets_only_its_database_password(service: str) -> None:
     own = {"web": {"WEB_DATABASE_PASSWORD"}, "worker": {"WORKER_DATABASE_PASSWORD"}, "embeddings": set()}
     told = set(re.findall(r"\b\w*DATABASE_PASSWORD", str(OURS[service]["environment"])))
     assert told == own.get(service, {"DATABASE_PASSWORD"})
 
 
-def test_the_container_of_embeddings_is_the_endpoint_of_the_others() -> None:
+def test_the_embeddings_container_is_the_endpoint_of_the_others() -> None:
     lines = (ROOT / "deploy/embeddings.env").read_text().splitlines()
     told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
     found = conf.load(told).embedding
@@ -65,7 +65,7 @@ def test_the_container_of_embeddings_is_the_endpoint_of_the_others() -> None:
     assert found.dimensions == embeddings.DIMENSIONS
 
 
-def test_the_database_is_made_with_the_roles_that_the_command_names() -> None:
+def test_the_database_is_created_with_the_roles_of_the_command() -> None:
     out = io.StringIO()
     call_command("create_roles", "memory", web="memory_web_login", worker="memory_worker_login", stdout=out)
     assert out.getvalue().strip() in (ROOT / "deploy/database.sh").read_text()

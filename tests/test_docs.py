@@ -1,4 +1,4 @@
-"""Tests that the documents match the repository."""
+"""The docs match the repository."""
 
 import re
 import runpy
@@ -16,7 +16,7 @@ DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 
 
 @pytest.mark.slow
-def test_the_trust_table_names_every_test_that_proves_a_row_and_no_other() -> None:
+def test_the_trust_table_names_exactly_the_tests_that_prove_its_rows() -> None:
     document = PAGE.read_text()
     assert document.endswith(listed()), "Run python -m tests.support.trust_table."
     claimed = set(re.findall(r"^\| (\d+) \|", document, re.M))
@@ -24,7 +24,7 @@ def test_the_trust_table_names_every_test_that_proves_a_row_and_no_other() -> No
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_relative_links_are_valid(document: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)", document.read_text())
     missing = [
         target for target in targets if "://" not in target and not (document.parent / target).resolve().exists()
@@ -32,7 +32,7 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert missing == []
 
 
-def test_the_site_has_every_page_and_lists_as_they_are_written() -> None:
+def test_the_site_has_every_page_and_renders_nested_lists() -> None:
     navigation = (ROOT / "docs/site/mkdocs.yml").read_text()
     assert all(f"docs/{page.name}" in navigation for page in (ROOT / "docs").glob("*.md"))
     rewrite = runpy.run_path(str(ROOT / "docs/site/github_lists.py"))["on_page_markdown"]
@@ -55,21 +55,21 @@ def test_decisions_are_numbered_without_a_gap() -> None:
     assert [int(record.name[:4]) for record in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 
 
-def test_following_one_message_takes_as_many_files_as_the_page_says() -> None:
+def test_the_path_of_a_message_uses_as_many_files_as_the_page_says() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     told = re.search(r"\*\*Following one message\.\*\*(.*?) These six steps use (\d+) files\.", page, re.S)
     assert told
-    names = set(re.findall(r"(?<!\bor )`([\w/.]+)`", told[1].replace("\n", " ")))  # of two engines one is met
+    names = set(re.findall(r"(?<!\bor )`([\w/.]+)`", told[1].replace("\n", " ")))  # a message passes one of two engines
     found = {name: [*ROOT.glob(f"*_app/**/{name}"), *ROOT.glob(name)] for name in names}
     assert all(len(paths) == 1 for paths in found.values()), found
     assert len({path for (path,) in found.values()}) == int(told[2]) <= 25
 
 
-def test_the_picture_of_the_house_is_as_the_house() -> None:
+def test_the_diagram_of_imports_is_current() -> None:
     assert house.page() == house.PAGE.read_text(), "Run `make house`."
 
 
-def test_every_arrow_of_the_house_leads_down() -> None:
+def test_every_arrow_of_the_diagram_points_down() -> None:
     for app, floors in house.floors().items():
         level = {room: number for number, floor in enumerate(floors) for room in floor}
         for room, below in house.arrows(app, set(level)).items():

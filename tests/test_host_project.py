@@ -1,4 +1,4 @@
-"""A Django project of somebody else's that has the apps: `examples/host_project`, on the test's database."""
+"""A Django project that hosts the apps: `examples/host_project`, on the test's database."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ finally:
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_a_host_writes_to_memory_in_its_own_transaction_and_keeps_its_admin() -> None:
+def test_a_host_can_write_memory_in_its_own_transaction_and_keep_its_admin() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", USED, json.dumps(python_in("hosting.md"))],
         cwd=BASE_DIR / "examples/host_project",
@@ -60,7 +60,7 @@ def test_a_host_writes_to_memory_in_its_own_transaction_and_keeps_its_admin() ->
         capture_output=True,
         text=True,
     )
-    # Its admin has its own model, Django's, and django-q2's.
+    # Its admin has the host's own model and those of Django and django-q2.
     assert ran.stdout.splitlines()[-1] == "['kiln for nora', 'bench for nora'] True 6", ran.stderr
     said = Message.objects.order_by("pk").values_list("content", flat=True)
     assert list(said) == ["I restore kilns in Turin.", "I sit by the kiln."]

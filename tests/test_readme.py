@@ -1,4 +1,4 @@
-"""The first steps in README.md, in the order in which a reader takes them."""
+"""The first steps in README.md, in their order."""
 
 import pytest
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 README = "../README.md"
 
 
-def test_the_first_memory_of_readme_is_in_the_context_of_another_session() -> None:
+def test_the_first_memory_of_the_readme_is_in_the_context_of_another_session() -> None:
     key = ApiKey.objects.issue("my-app")[1]
     commands = [command for language, text in blocks_in(README) if language == "sh" for command in commands_of(text)]
     [python] = python_in(README)

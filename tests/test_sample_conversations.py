@@ -1,4 +1,4 @@
-"""Tests that the sample conversations are complete, and that their questions are worded unlike the turns."""
+"""The sample conversations are complete, and their questions are worded unlike the turns."""
 
 import json
 from datetime import timedelta
@@ -15,7 +15,7 @@ from sessions_app import lexemes
 FOLDER = Path(__file__).parents[1] / "benchmarks/samples/conversations"
 SEVERAL_FACTS = 1
 QUESTIONS, UNANSWERED, TURNS = 40, 4, 250
-MOST_SHARED = 0.25  # average share of a question's words that its evidence contains
+MOST_SHARED = 0.25  # maximum of the average share of a question's words that its evidence contains
 
 
 @pytest.fixture(params=sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
@@ -25,10 +25,12 @@ def raw(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def conversation(raw: Any) -> Conversation:
-    return Conversation.model_validate(raw)  # ids are unique, and evidence is among them
+    return Conversation.model_validate(raw)  # checks that ids are unique and that evidence exists
 
 
-def test_it_is_long_enough_and_has_the_license_of_the_repository(raw: Any, conversation: Conversation) -> None:
+def test_a_conversation_is_long_enough_and_has_the_license_of_the_repository(
+    raw: Any, conversation: Conversation
+) -> None:
     assert raw["license"] == "Apache-2.0" and raw["language"]
     assert len(list(conversation.turns)) >= TURNS
     assert all(turn.text.strip() for _session, turn in conversation.turns)
@@ -42,7 +44,7 @@ def test_times_and_numbers_of_sessions_ascend(conversation: Conversation) -> Non
     assert all(session.at.utcoffset() == timedelta(0) for session in conversation.sessions)
 
 
-def test_every_question_has_the_evidence_that_its_category_needs(conversation: Conversation) -> None:
+def test_every_question_has_the_evidence_required_by_its_category(conversation: Conversation) -> None:
     session_of = {turn.id: session.n for session, turn in conversation.turns}
     for question in conversation.questions:
         assert str(question.a).strip() or question.category == NOT_ANSWERED, question.q
@@ -62,7 +64,7 @@ def test_questions_share_few_words_with_their_evidence(conversation: Conversatio
 
 
 def _shared(question: Question, texts: dict[str, str]) -> float:
-    """Return the share of a question's words that its evidence contains in any form. Stop words don't count."""
+    """Return the share of a question's words that its evidence contains in any form. Stop words are ignored."""
     words = lexemes.whole_words(question.q)
     said = frozenset().union(*(lexemes.stems_in(texts[turn]) for turn in question.evidence))
     return mean(not said.isdisjoint(word.stems) for word in words)

@@ -1,6 +1,6 @@
-"""A hook for MkDocs: lists as GitHub reads them.
+"""A hook for MkDocs that makes it parse lists like GitHub.
 
-Python-Markdown wants an empty line before a list, and four spaces before whatever belongs to an item.
+Python-Markdown requires an empty line before a list, and four spaces before each continuation line of an item.
 """
 
 import re
@@ -11,9 +11,9 @@ _FENCE = re.compile(r" *(```|~~~)")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return the text of a page with its lists written as Python-Markdown reads them."""
+    """Return a page with its lists rewritten for Python-Markdown."""
     lines: list[str] = []
-    offsets: list[int] = []  # of the contents of the items that a line is in
+    offsets: list[int] = []  # where the contents of the items around the line start
     is_code = False
     for line in markdown.splitlines():
         indent = len(line) - len(line.lstrip())
@@ -36,7 +36,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _in_list(lines: list[str]) -> bool:
-    """Tell whether the last lines, up to an empty one, belong to an item."""
+    """Return whether the last lines, up to an empty line, belong to an item."""
     for line in reversed(lines):
         if not line.strip():
             return False

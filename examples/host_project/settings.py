@@ -1,4 +1,4 @@
-"""Settings of a shop, as `startproject` makes them. What memory needs is at the end."""
+"""Settings of a shop, as `startproject` creates them. The last two lines add memory."""
 
 import os
 

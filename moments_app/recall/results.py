@@ -16,7 +16,7 @@ from moments_app.recall.fusion import Place
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import correction_marks
 from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
-from moments_app.turns.superseded import ENDS_SQL, end_marks
+from moments_app.turns.superseded import End, end_marks, ends_of
 from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, time_of
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
@@ -31,7 +31,8 @@ _CONTENT = """CASE WHEN message.kind = 'archived' THEN NULL
 _TURN_SQL = f"""
 SELECT 'turn', session.id, 'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
     session.session_id, turn.sequence, turn.time, turn.role, turn.places, turn.name,
-    NULL::timestamptz, NULL::timestamptz, NULL::boolean, turn.marks, superseded.ends
+    NULL::timestamptz, NULL::timestamptz, NULL::boolean, turn.marks, turn.id,
+    EXISTS (SELECT FROM moments_app_memoryatom WHERE user_id = %(user)s AND ended_at IS NOT NULL)
 FROM (
     SELECT message.id, message.session_id, message.sequence, {_CONTENT} AS shown,
         {microseconds_of("message.created_at")} AS time, message.role, own.places, message.name, (
@@ -50,7 +51,6 @@ FROM (
         AND (own.id IS NULL OR own.places IS NOT NULL)
     OFFSET 0
 ) turn JOIN sessions_app_session session ON session.id = turn.session_id
-LEFT JOIN ({ENDS_SQL}) superseded ON superseded.message_id = turn.id
 """  # noqa: S608 (constants)
 # With `as_of`: facts that were known at that time to be valid. Without: all facts that were ever true. See
 # `MemoryAtom.as_of`.
@@ -63,7 +63,7 @@ _READ_SQL = {
     "fact": f"""
 SELECT 'fact', atom.id, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
     NULL::bigint, {microseconds_of("atom.formed_at")}, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
-    atom.kind = 'plan' AND (atom.ended_at IS NULL OR atom.ended_by = '{BY_DATE}'), NULL::jsonb, NULL::jsonb
+    atom.kind = 'plan' AND (atom.ended_at IS NULL OR atom.ended_by = '{BY_DATE}'), NULL::jsonb, NULL::bigint, false
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s::bigint[])
@@ -74,7 +74,7 @@ WHERE atom.id = ANY(%(facts)s::bigint[])
 SELECT 'moment', moment.id, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
     session.session_id, moment.first_sequence, {microseconds_of("moment.ends_at")}, '', NULL, '',
     NULL::timestamptz, NULL::timestamptz, NULL::boolean,
-    NULL::jsonb, NULL::jsonb
+    NULL::jsonb, NULL::bigint, false
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
     AND (%(as_of)s IS NULL OR moment.ends_at <= %(as_of)s)
@@ -147,7 +147,8 @@ def read_found(
 ) -> dict[Key, Result]:
     """Return the existing rows of some keys, without scores and ranks.
 
-    Runs one statement, which is planned again each time, so it reads only the kinds that were found.
+    Runs one statement, which is planned again each time, so it reads only the kinds that were found. A second one reads
+    what is no longer true, if turns were found and a fact about the person has ended.
     """
     if not keys:
         return {}
@@ -167,7 +168,9 @@ def read_found(
         cursor.execute(_reading(frozenset([kind for kind, _place in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
     zone = user.zone
-    return dict([_found(row, zone) for row in rows])
+    may_have_ends = [row[-2] for row in rows if row[-1]]
+    ends = ends_of(user, may_have_ends, as_of) if may_have_ends else {}
+    return dict([_found(row, zone, ends) for row in rows])
 
 
 @cache
@@ -186,14 +189,13 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
     return [row for row in complete if row[3]]
 
 
-def _found(row: Sequence[Any], zone: tzinfo) -> tuple[Key, Result]:
-    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, *times, is_plan, marks, ends = row
+def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
+    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, *times, is_plan, marks, pk, _ = row
     if platform_places:  # memory's own text is not part of a result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
     end = correction_marks(json.loads(marks)) if marks else ""
-    if ends:
-        end += end_marks(json.loads(ends), zone)
+    end += end_marks(ends.get(pk, ()), zone)
     content = spoken(name, content)[:CONTENT_CHARS] + end
     said_at, [valid_from, valid_until] = time_of(time), times
     planned = plan_in(content, said_at, zone) if is_plan and valid_until else ""

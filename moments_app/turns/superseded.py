@@ -15,10 +15,10 @@ from sessions_app.models import UserProfile
 End = tuple[int, bool, str]
 TEXT_CHARS = 200  # of a statement in a mark
 
-# Each row is a turn with its ends. A plan that ended by its date has none, because its turn says the date. A turn that
-# also says what is true instead has no mark either.
-ENDS_SQL = f"""
-SELECT message_id, jsonb_agg(DISTINCT jsonb_build_array(since, is_replaced, text)) AS ends FROM (
+# Each row is a turn with its ends. The index of the person's ended facts finds them. A plan that ended by its date has
+# none, because its turn says the date. A turn that also says what is true instead has none either.
+_ENDS_SQL = f"""
+SELECT message_id, jsonb_agg(DISTINCT jsonb_build_array(since, is_replaced, text))::text FROM (
     SELECT unnest(fact.source_message_ids) AS message_id, current.id IS NOT NULL AS is_replaced,
         {microseconds_of("COALESCE(current.valid_from, current.formed_at, fact.valid_until)")} AS since,
         current.source_message_ids AS said_in,
@@ -35,6 +35,7 @@ SELECT message_id, jsonb_agg(DISTINCT jsonb_build_array(since, is_replaced, text
     WHERE fact.user_id = %(user)s AND fact.ended_at <= COALESCE(%(as_of)s::timestamptz, now())
         AND fact.valid_until <= COALESCE(%(as_of)s::timestamptz, now()) AND fact.ended_by <> '{BY_DATE}'
         AND fact.state NOT IN ('evicted', 'line') AND NOT fact.is_wrong
+        AND fact.source_message_ids && %(messages)s::bigint[]
 ) source WHERE NOT COALESCE(said_in @> ARRAY[message_id], false) GROUP BY message_id
 """  # noqa: S608 (constants)
 
@@ -47,9 +48,8 @@ def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None =
         messages: primary keys of the person's turns.
         as_of: only ends that were known at that time; None: now.
     """
-    sql = f"SELECT message_id, ends::text FROM ({ENDS_SQL}) found WHERE message_id = ANY(%(messages)s::bigint[])"  # noqa: S608
     with connection.cursor() as cursor:
-        cursor.execute(sql, {"user": user.pk, "as_of": as_of, "messages": array_of(messages)})
+        cursor.execute(_ENDS_SQL, {"user": user.pk, "as_of": as_of, "messages": array_of(messages)})
         return {message: json.loads(ends) for message, ends in cursor.fetchall()}
 
 

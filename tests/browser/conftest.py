@@ -1,4 +1,4 @@
-"""A real browser on the whole site: a page is a tab of it, logged in as an operator."""
+"""A real browser on the whole site, with tabs of logged-in operators."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
-    "--js-flags=--no-opt,--no-maglev",  # a page goes before its scripts would have made up for being optimized
+    "--js-flags=--no-opt,--no-maglev",  # a page closes before optimizing its scripts would pay off
 )
 DESKTOP: ViewportSize = {"width": 1360, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
@@ -29,12 +29,12 @@ expect.set_options(timeout=TIMEOUT * 1_000)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One a module: Playwright keeps an event loop in this thread, which other modules' tests must not meet."""
+    """One browser per module, because Playwright's event loop in this thread would disturb tests of other modules."""
     path = chromium.find()
     if not path:
         pytest.fail(chromium.MISSING)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # the loop is Playwright's; nothing awaits here
+        patch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # Playwright's loop, which awaits nothing here
         with sync_playwright() as playwright:
             started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
             yield started
@@ -43,15 +43,17 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def site(transactional_db: None) -> Iterator[str]:
-    """Base URL of the site."""
+    """The base URL of the site."""
     with pooled(), live_site() as url:
         yield url
 
 
 @pytest.fixture
 def log_in(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
-    """Opens a tab as somebody who may do everything, or what is named: see `operator`. Further arguments are those of
-    `Browser.new_context`. Any error in a page fails the test, what its policy refuses as well.
+    """A function that opens a tab as a superuser or an operator with the named permissions: see `operator`.
+
+    Further arguments are those of `Browser.new_context`. Any error in a page fails the test, including errors of its
+    content policy.
     """
     contexts: list[BrowserContext] = []
     problems: list[str] = []
@@ -76,5 +78,5 @@ def log_in(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture
 def tab(log_in: Callable[..., Page]) -> Page:
-    """A tab of somebody who may do everything."""
+    """A tab of a superuser."""
     return log_in()

@@ -1,16 +1,16 @@
-"""An operator without a mouse: where Tab leads, whether one sees where one is, and how many keys it takes."""
+"""An operator without a mouse: where Tab leads, whether the focus is visible, and how many keys it takes."""
 
 from typing import Any
 
 from playwright.sync_api import Page, expect
 
-STOPS = 40  # on a page, past its frame, to what one wants there
-PARTS = 5  # of a field for a date, each a stop, and one more
+STOPS = 40  # maximum on a page, after its frame
+PARTS = 5  # stops of a date field, plus one
 SKIP = "Skip to the page"
 
 _IS_PAST = "() => location.hash !== '' || document.getElementById('main').contains(document.activeElement)"
-# Where the focus is: on nothing, out of sight, behind something else, or without a mark. A wrapper may wear the mark;
-# the browser itself marks the parts of a date.
+# The problem with the focus: on nothing, out of sight, covered, or not marked. A wrapper may have the mark. The browser
+# itself marks the parts of a date.
 _PROBLEM = """() => {
     const it = document.activeElement;
     if (!it || it === document.body) return "nothing has the focus";
@@ -33,7 +33,7 @@ _PROBLEM = """() => {
 class Keyboard:
     """The keys that an operator presses in a tab.
 
-    Each stop of Tab is looked at: the focus has to be on something, in sight, uncovered and marked.
+    The focus is checked at each stop of Tab: it must be on an element that is in sight, uncovered and marked.
 
     Attributes:
         stops: how often Tab was pressed so far.
@@ -45,19 +45,19 @@ class Keyboard:
         self._session = tab.context.new_cdp_session(tab)
 
     def skip(self) -> None:
-        """Go past the frame of a new page, unless its address or a field that has the focus is past it already."""
+        """Skip the frame of a new page, unless its URL or a focused field is already past it."""
         self._tab.wait_for_load_state()
         expect(self._tab.locator("html[x-cloak]")).to_have_count(0)
-        self._tab.evaluate("() => new Promise((done) => setTimeout(done))")  # behind what gives a field the focus
+        self._tab.evaluate("() => new Promise((done) => setTimeout(done))")  # after the script that sets the focus
         if not self._tab.evaluate(_IS_PAST):
             self.press_on(SKIP)
             expect(self._tab.get_by_role("main")).to_be_focused()
 
     def to(self, name: str, *, keys: str = "Tab") -> None:
-        """Press Tab, or else the keys, until what has this name, or one that begins so, has the focus.
+        """Press Tab, or the keys, until an element whose name starts like this has the focus.
 
         Raises:
-            AssertionError: it takes too many stops, or one of them is not as it should be.
+            AssertionError: it takes too many stops, or the focus has a problem at one of them.
         """
         passed: list[str] = []
         for _ in range(STOPS):
@@ -74,19 +74,19 @@ class Keyboard:
         raise AssertionError(f"{self._tab.url}: {STOPS} stops don't lead to {name!r}: {passed}")
 
     def press_on(self, name: str, key: str = "Enter") -> None:
-        """Go to what has this name, and press a key on it."""
+        """Go to the element with this name, and press a key."""
         self.to(name)
         self._tab.keyboard.press(key)
 
     def fill(self, name: str, text: str) -> None:
-        """Go to a field, unless the page has given it the focus, and type over what it holds."""
+        """Go to a field, unless it already has the focus, and replace its content."""
         if not self.name().startswith(name):
             self.to(name)
         self._tab.keyboard.press("Control+a")
         self._tab.keyboard.type(text)
 
     def open(self, name: str) -> None:
-        """Go to a page by its name, from anywhere."""
+        """Open a page by its name, from any page."""
         self._tab.keyboard.press("Control+k")
         self._tab.keyboard.type(name)
         expect(self._tab.locator("#command-results-list li").first).to_contain_text(name)
@@ -94,7 +94,7 @@ class Keyboard:
         expect(self._tab.get_by_role("heading", level=1)).to_contain_text(name)
 
     def name(self) -> str:
-        """Return what a screen reader calls that which has the focus."""
+        """Return the name by which a screen reader announces the focused element."""
         focused: Any = self._session.send("Runtime.evaluate", {"expression": "document.activeElement"})
         asked = {"objectId": focused["result"]["objectId"], "fetchRelatives": False}
         tree = self._session.send("Accessibility.getPartialAXTree", asked)

@@ -1,4 +1,4 @@
-"""The first errands of docs/admin.md, each from the dashboard to its end, by keyboard alone."""
+"""The first tasks of docs/admin.md, each from the dashboard to its end, with the keyboard only."""
 
 import re
 from collections.abc import Iterator
@@ -35,14 +35,14 @@ CALLS: EngineCallQuerySet = EngineCall.objects  # type: ignore[assignment]
 
 @pytest.fixture
 def keys(tab: Page) -> Keyboard:
-    """The keyboard of an operator who is at the dashboard."""
+    """The keyboard of an operator on the dashboard."""
     tab.goto(reverse("admin:index"))
     return Keyboard(tab)
 
 
 @pytest.fixture
 def built(ada: UserProfile) -> Session:
-    """A session of 120 turns, the older of them in moments; turn 30 is about a harpsichord."""
+    """A session of 120 turns, the older of them in moments. Turn 30 is about a harpsichord."""
     batch = turns(120)
     batch[30] = NewMessage("user", "The harpsichord came from Lyon, in a crate.", created_at=batch[30].created_at)
     session = append(ada, "s1", batch).session
@@ -65,11 +65,11 @@ def upstream(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         yield server
 
 
-def test_a_colleague_is_let_in(tab: Page, keys: Keyboard) -> None:
+def test_a_colleague_can_be_invited(tab: Page, keys: Keyboard) -> None:
     keys.open("Staff")
     keys.skip()
     keys.fill("Login", "ida")
-    keys.to("viewer")  # Tab leads to the role that is chosen, arrows choose another
+    keys.to("viewer")  # Tab leads to the selected role, and arrow keys select another
     tab.keyboard.press("ArrowDown")
     keys.press_on("Invite")
     tab.wait_for_url("**/invite/")
@@ -80,7 +80,7 @@ def test_a_colleague_is_let_in(tab: Page, keys: Keyboard) -> None:
     assert role_of(User.objects.get(username="ida")) == "editor"
 
 
-def test_somebody_is_found_and_read_about(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
+def test_a_person_can_be_found_and_read_about(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
     written(ada, summary="Ada has a kiln.", interests=["glazes"])
     keys.open("Find")
     expect(tab.get_by_role("searchbox")).to_be_focused()
@@ -95,7 +95,7 @@ def test_somebody_is_found_and_read_about(tab: Page, keys: Keyboard, ada: UserPr
     expect(tab).to_have_url(re.compile("/days/"))
 
 
-def test_why_the_model_said_something(tab: Page, keys: Keyboard, built: Session) -> None:
+def test_the_reason_for_an_answer_can_be_found(tab: Page, keys: Keyboard, built: Session) -> None:
     keys.open("Sessions")
     tab.keyboard.press("/")
     tab.keyboard.type("harpsichords")
@@ -109,7 +109,7 @@ def test_why_the_model_said_something(tab: Page, keys: Keyboard, built: Session)
 
 
 @pytest.mark.usefixtures("forming")
-def test_a_wrong_fact_is_corrected_and_the_correction_undone(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
+def test_a_wrong_fact_can_be_corrected_and_the_correction_undone(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     keys.open("Find")
     expect(tab.get_by_role("searchbox")).to_be_focused()
@@ -136,7 +136,7 @@ def test_a_wrong_fact_is_corrected_and_the_correction_undone(tab: Page, keys: Ke
     assert MemoryAtom.objects.active().filter(content=MAYA).exists()
 
 
-def test_what_was_said_is_taken_out_and_brought_back(tab: Page, keys: Keyboard, built: Session) -> None:
+def test_a_turn_can_be_retracted_and_the_retraction_undone(tab: Page, keys: Keyboard, built: Session) -> None:
     keys.open("Find")
     expect(tab.get_by_role("searchbox")).to_be_focused()
     tab.keyboard.type("harpsichord")
@@ -161,7 +161,7 @@ def test_what_was_said_is_taken_out_and_brought_back(tab: Page, keys: Keyboard, 
     assert not built.messages.exclude(retracted_at=None).exists()
 
 
-def test_what_is_wrong_is_told_first_and_mended(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
+def test_a_failure_is_shown_on_the_dashboard_and_can_be_resolved(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
     error = "It gave no valid answer."
     job = Job.objects.request("build_moments", talk(ada, 30), requested_by="append")
     CALLS.keep(CallRecord("moment-builder", "openai:gpt", 5, error_kind="invalid_answer", error=error), job=job)
@@ -181,7 +181,7 @@ def test_what_is_wrong_is_told_first_and_mended(tab: Page, keys: Keyboard, ada: 
     expect(tab.get_by_text("resolved", exact=True)).to_be_visible()
 
 
-def test_a_prompt_is_changed_tried_put_in_force_and_taken_back(
+def test_a_prompt_can_be_changed_tried_activated_and_rolled_back(
     tab: Page, keys: Keyboard, ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     prompt = PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
@@ -217,9 +217,7 @@ def test_a_prompt_is_changed_tried_put_in_force_and_taken_back(
 
 
 @needs("lab")
-def test_one_chats_as_a_test_person_and_sees_where_memory_came_from(
-    tab: Page, keys: Keyboard, upstream: OpenAIServer
-) -> None:
+def test_a_chat_of_a_test_person_shows_the_sources_of_memory(tab: Page, keys: Keyboard, upstream: OpenAIServer) -> None:
     keys.open("Playground")
     keys.skip()
     keys.fill("Name", "tess")
@@ -235,7 +233,7 @@ def test_one_chats_as_a_test_person_and_sees_where_memory_came_from(
     expect(tab.locator("#turn-0.rem-lit")).to_be_visible()
 
 
-def test_an_application_is_given_access_and_loses_it(tab: Page, keys: Keyboard) -> None:
+def test_a_key_can_be_created_and_revoked(tab: Page, keys: Keyboard) -> None:
     keys.open("API keys")
     keys.skip()
     keys.press_on("Add API key")
@@ -256,7 +254,7 @@ def test_an_application_is_given_access_and_loses_it(tab: Page, keys: Keyboard) 
     assert ApiKey.objects.get().state == "revoked"
 
 
-def test_a_person_is_exported_and_erased(tab: Page, keys: Keyboard, built: Session) -> None:
+def test_a_person_can_be_exported_and_erased(tab: Page, keys: Keyboard, built: Session) -> None:
     keys.open("People")
     keys.skip()
     keys.press_on("ada")

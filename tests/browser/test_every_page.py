@@ -1,4 +1,4 @@
-"""Every page of the admin in a real browser: its policy holds, scripts in texts never run, everybody can read it."""
+"""Every page of the admin in a real browser: its policy allows it, injected scripts never run, and it is accessible."""
 
 import os
 import re
@@ -30,14 +30,14 @@ pytestmark = [pytest.mark.slow(seconds=75), pytest.mark.django_db(transaction=Tr
 
 Look = tuple[ViewportSize, bool]  # the size, and whether it is dark
 EVERY_LOOK: list[Look] = [(DESKTOP, False), (PHONE, True), (PHONE, False), (DESKTOP, True)]
-# Pages consist of the same parts, so each page is judged in one look, by turns. `make looks` judges each in all four.
+# Pages consist of the same parts, so each page is checked in one look only. `make looks` checks each page in all four.
 LOOKS_OF_PAGES = [EVERY_LOOK] if os.environ.get("EVERY_LOOK") else [[look] for look in EVERY_LOOK]
 
 _SET_DARK = """is_dark => {
     document.documentElement.classList.toggle("dark", is_dark);
     document.getAnimations().forEach(animation => animation.finish());
 }"""
-# All of WCAG 2.2 AA, some of which axe leaves out unless asked, and what it calls serious besides.
+# All rules of WCAG 2.2 AA, including those that are off by default in axe, and all that axe rates as serious.
 _RULES = """() => axe._audit.rules
     .filter(rule => rule.tags.some(tag => ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"].includes(tag))
         || (rule.enabled && ["serious", "critical"].includes(rule.impact)))
@@ -52,8 +52,8 @@ _HIDDEN_OF_LIST = """() => [...document.querySelectorAll("#result_list")]
     .map(list => list.offsetWidth - list.closest(".simplebar-content-wrapper").clientWidth).find(it => it > 0)"""
 _ELEMENTS_PLANTED = """() => [...document.querySelectorAll("script:not([src]):not([type]), [src*=planted], [onerror]")]
     .map(element => element.outerHTML)"""
-# Of a page's HTML: what would change something if it were pressed (buttons of forms that post, but for logging out, and
-# htmx's own), and paths and queries of its links. What a script would show of a `<template>` is among it.
+# Parse a page's HTML. Return everything that would change something if pressed (buttons of posting forms except logging
+# out, and htmx's own), and the paths and queries of its links. The content of `<template>` elements is included.
 _WAYS_AND_LINKS = r"""([html, url]) => {
     const page = new DOMParser().parseFromString(html.replaceAll(/(<\/?)template/g, "$1div"), "text/html")
     const ways = [
@@ -66,19 +66,19 @@ _WAYS_AND_LINKS = r"""([html, url]) => {
 }"""
 
 SMALL_DESKTOP: ViewportSize = {"width": 1300, "height": 800}
-_names: set[str] = set()  # of the pages
+_names: set[str] = set()  # of pages
 
 
 @pytest.fixture
 def furnished(transactional_db: None, kept_rows: KeptRows) -> None:
-    """Rows for every page, there before anybody logs in."""
+    """Rows for every page, created before a login."""
     kept_rows.have("furnished", furnish)
 
 
 def addresses(tab: Page) -> list[Address]:
-    """Return the addresses of all pages that the tab's login can open.
+    """Return the URLs of all pages that the tab's login can open.
 
-    Which of all addresses are pages is asked once: it is a matter of their views, whatever rows there are.
+    Which URLs are pages is determined once, because it depends on their views only and not on rows.
     """
     if not _names:
         client = Client()
@@ -88,15 +88,15 @@ def addresses(tab: Page) -> list[Address]:
 
 
 def different(pages: list[Address]) -> list[Address]:
-    """Return the pages without Django's histories but for one, since they are all alike."""
+    """Return the pages without Django's histories except one, because they are all the same."""
     first = next(page for page in pages if page.name.endswith("_history"))
     return [page for page in pages if page == first or not page.name.endswith("_history")]
 
 
 def barriers(tab: Page, looks: list[Look] = EVERY_LOOK, *, with_frame: bool = False) -> list[str]:
-    """Return what keeps somebody from reading or using the page: its width at each size, the rest in these looks.
+    """Return the accessibility problems of the page: its width at each size, and other problems in these looks.
 
-    The frame is the same on every page, and judged on one.
+    The frame is the same on every page, so it is checked on one.
     """
     found = []
     for size in (DESKTOP, PHONE):
@@ -118,8 +118,8 @@ def barriers(tab: Page, looks: list[Look] = EVERY_LOOK, *, with_frame: bool = Fa
 
 
 @pytest.mark.usefixtures("furnished")
-def test_on_every_page_the_policy_holds_and_everybody_can_read_it_with_all_columns_of_lists(tab: Page) -> None:
-    """There are several applications, so that lists have a column more."""
+def test_every_page_is_accessible_and_keeps_its_policy_with_all_columns_visible(tab: Page) -> None:
+    """Create a second application, which adds a column to lists."""
     Application.objects.create(name="bicycle-shop")
     tab.goto(reverse("admin:index"))
     found = barriers(tab, with_frame=True)
@@ -133,7 +133,7 @@ def test_on_every_page_the_policy_holds_and_everybody_can_read_it_with_all_colum
     assert not found, "\n".join(found)
 
 
-def test_before_one_is_logged_in_the_policy_holds_and_everybody_can_read_it(tab: Page) -> None:
+def test_pages_before_the_login_are_accessible_and_keep_their_policy(tab: Page) -> None:
     tab.goto(reverse("docs"))
     tab.locator(".opblock-summary-control").first.click()
     tab.locator(".opblock-body").first.wait_for()
@@ -144,11 +144,11 @@ def test_before_one_is_logged_in_the_policy_holds_and_everybody_can_read_it(tab:
     assert found + barriers(tab) == []
 
 
-def test_whoever_lets_an_assistant_in_can_read_what_for_and_is_taken_back_to_it(
+def test_the_page_that_authorizes_an_assistant_is_accessible_and_leads_back_to_it(
     tab: Page, site: str, ada: UserProfile, settings: Settings
 ) -> None:
     let_ask(settings, site)
-    there = f"{site}/admin/"  # of this machine, as an assistant's own address is
+    there = f"{site}/admin/"  # a local address, like an assistant's
     client = Assistant.objects.register("Claude", [there], is_by_itself=True)
     tab.goto(page_url(ApiKey, "authorize", **asked(client, redirect_uri=there)))
     found = barriers(tab)
@@ -160,7 +160,7 @@ def test_whoever_lets_an_assistant_in_can_read_what_for_and_is_taken_back_to_it(
 
 @pytest.mark.usefixtures("furnished")
 def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Page], site: str) -> None:
-    tab = log_in(bypass_csp=True)  # so that nothing but the escaping holds them back
+    tab = log_in(bypass_csp=True)  # so that only escaping prevents scripts
     assert len(plant()) > 50
     ran: list[str] = []
     tab.on("dialog", lambda dialog: ran.append(f"{tab.url}: {dialog.message}"))
@@ -173,11 +173,11 @@ def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Pa
 
 
 @pytest.mark.usefixtures("furnished")
-def test_row_18_a_viewer_finds_nothing_that_changes_anything(browser: Browser) -> None:
-    """The browser reads the HTML of each page without loading it: no script of ours adds a button."""
+def test_row_18_a_viewer_sees_no_control_that_changes_anything(browser: Browser) -> None:
+    """The browser parses the HTML of each page without loading it, because our scripts add no buttons."""
     found: dict[str, Any] = {}
-    links: dict[str, str] = {}  # rights go by the address: of links that differ in what they ask for, one is followed
-    own = {reverse(f"admin:{name}") for name in ("password_change", "auth_user_second_factor")}  # theirs to change
+    links: dict[str, str] = {}  # one query per path, because permissions depend on the path
+    own = {reverse(f"admin:{name}") for name in ("password_change", "auth_user_second_factor")}  # they may change these
     client = operator(group="viewers")
     pages = {address.url: html for address, html in every_page(client, with_parts=True)}
     with browser.new_page() as tab:

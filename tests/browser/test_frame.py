@@ -1,4 +1,4 @@
-"""What surrounds each page, pressed and typed: the policy must not have broken it."""
+"""The frame of each page, used by mouse and keyboard under its content policy."""
 
 import re
 from collections.abc import Callable
@@ -18,20 +18,20 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-TABS = 40  # that one presses at most to get to what a page is for
+TABS = 40  # maximum presses until the main control of a page
 _FOCUSED = "() => (document.activeElement.ariaLabel || document.activeElement.innerText || '').trim()"
 
 
 def press_on(tab: Page, name: str) -> None:
-    """Press Tab until what has this name is focused, then Enter."""
+    """Press Tab until the element with this name is focused, then Enter."""
     for _ in range(TABS):
         tab.keyboard.press("Tab")
-        if tab.evaluate(_FOCUSED).endswith(name):  # an icon of the sidebar may stand before it
+        if tab.evaluate(_FOCUSED).endswith(name):  # the name may start with an icon of the sidebar
             return tab.keyboard.press("Enter")
     raise AssertionError(f"{TABS} times Tab don't lead to {name}.")
 
 
-def test_the_theme_is_chosen_and_kept(tab: Page) -> None:
+def test_the_theme_can_be_chosen_and_is_kept(tab: Page) -> None:
     tab.goto(reverse("admin:index"))
     tab.get_by_role("button", name="root").click()
     tab.get_by_role("button", name="Dark").click()
@@ -43,7 +43,7 @@ def test_the_theme_is_chosen_and_kept(tab: Page) -> None:
     expect(tab.locator("html.dark")).to_have_count(0)
 
 
-def test_the_sidebar_is_put_away_and_stays_away(tab: Page) -> None:
+def test_the_sidebar_can_be_hidden_and_stays_hidden(tab: Page) -> None:
     tab.goto(reverse("admin:index"))
     sidebar = tab.locator("#nav-sidebar")
     expect(sidebar).to_be_visible()
@@ -55,7 +55,7 @@ def test_the_sidebar_is_put_away_and_stays_away(tab: Page) -> None:
     expect(sidebar).to_be_visible()
 
 
-def test_on_a_phone_the_sidebar_is_opened_and_closed(tab: Page) -> None:
+def test_the_sidebar_can_be_opened_and_closed_on_a_phone(tab: Page) -> None:
     tab.set_viewport_size(PHONE)
     tab.goto(reverse("admin:index"))
     sidebar = tab.locator("#nav-sidebar")
@@ -66,7 +66,7 @@ def test_on_a_phone_the_sidebar_is_opened_and_closed(tab: Page) -> None:
     expect(sidebar).to_be_hidden()
 
 
-def test_a_list_is_searched_from_the_keyboard_and_filtered(tab: Page, ada: UserProfile) -> None:
+def test_a_list_can_be_searched_by_keyboard_and_filtered(tab: Page, ada: UserProfile) -> None:
     talk(ada, 2, session_id="alpha")
     talk(ada, 2, session_id="beta")
     tab.goto(list_url(Session))
@@ -85,7 +85,7 @@ def test_a_list_is_searched_from_the_keyboard_and_filtered(tab: Page, ada: UserP
     expect(tab.locator("#content")).not_to_contain_text("alpha")
 
 
-def test_an_action_is_chosen_and_run(tab: Page, ada: UserProfile) -> None:
+def test_an_action_can_be_run_on_selected_rows(tab: Page, ada: UserProfile) -> None:
     key, _ = ApiKey.objects.issue("my-app")
     tab.goto(list_url(ApiKey))
     expect(tab.get_by_role("button", name="Run")).to_be_hidden()
@@ -97,7 +97,7 @@ def test_an_action_is_chosen_and_run(tab: Page, ada: UserProfile) -> None:
     expect(tab.locator("#main")).to_contain_text("is revoked.")
 
 
-def test_the_keyboard_gets_past_the_sidebar_with_one_key(tab: Page) -> None:
+def test_one_key_skips_the_sidebar(tab: Page) -> None:
     tab.goto(reverse("admin:index"))
     tab.keyboard.press("Tab")
     expect(tab.get_by_role("link", name="Skip to the page")).to_be_focused()
@@ -105,28 +105,28 @@ def test_the_keyboard_gets_past_the_sidebar_with_one_key(tab: Page) -> None:
     expect(tab.get_by_role("main")).to_be_focused()
 
 
-def test_the_first_field_of_a_new_thing_has_the_focus_however_late_the_page_is_shown(tab: Page) -> None:
+def test_the_first_field_of_an_add_page_is_focused_even_if_the_page_appears_late(tab: Page) -> None:
     held: list[Route] = []
-    tab.route(re.compile(r"/alpine\.\w+\.js$"), lambda route: held.append(route))  # which shows the page
-    with tab.expect_response("**/change_form.*.js"):  # which gives the focus
+    tab.route(re.compile(r"/alpine\.\w+\.js$"), lambda route: held.append(route))  # the script that shows the page
+    with tab.expect_response("**/change_form.*.js"):  # the script that sets the focus
         tab.goto(reverse("admin:sessions_app_apikey_add"), wait_until="commit")
     tab.wait_for_timeout(100)
     held[0].continue_()
     expect(tab.locator("#id_name")).to_be_focused()
 
 
-def test_entries_of_the_sidebar_are_read_without_the_words_of_their_icons(tab: Page) -> None:
+def test_sidebar_entries_are_named_without_their_icons(tab: Page) -> None:
     tab.goto(reverse("admin:index"))
     sidebar = tab.locator("#nav-sidebar")
     expect(sidebar.get_by_role("link", name="Sessions", exact=True)).to_be_visible()
-    expect(sidebar.get_by_role("link", name="Staff")).to_be_in_viewport(ratio=1)  # the last, unscrolled
+    expect(sidebar.get_by_role("link", name="Staff")).to_be_in_viewport(ratio=1)  # the last entry, without scrolling
     sidebar.get_by_role("link", name="Jobs").click()
     tab.get_by_role("navigation", name="Related lists").get_by_role("link", name="Schedules").click()
     expect(tab.get_by_role("heading", name="Schedules")).to_be_visible()
     expect(sidebar.locator("[aria-current]")).to_contain_text("Jobs")
 
 
-def test_on_a_phone_a_row_of_a_list_is_a_card_of_which_four_are_seen_at_once(tab: Page, ada: UserProfile) -> None:
+def test_a_phone_shows_four_rows_of_a_list_as_cards(tab: Page, ada: UserProfile) -> None:
     talk(ada, 2, session_id="alpha")
     tab.set_viewport_size(PHONE)
     tab.goto(list_url(Session))
@@ -134,9 +134,7 @@ def test_on_a_phone_a_row_of_a_list_is_a_card_of_which_four_are_seen_at_once(tab
     assert card and card["height"] <= PHONE["height"] / 4
 
 
-def test_a_search_finds_what_was_said_and_leads_to_the_turn_and_its_trace_by_keyboard_alone(
-    tab: Page, ada: UserProfile
-) -> None:
+def test_a_turn_and_its_trace_can_be_found_by_keyboard(tab: Page, ada: UserProfile) -> None:
     append(ada, "alpha", [NewMessage("user", "The harpsichord came from Lyon."), NewMessage("assistant", "Did it?")])
     tab.goto(reverse("admin:index"))
     press_on(tab, "Find")
@@ -150,7 +148,7 @@ def test_a_search_finds_what_was_said_and_leads_to_the_turn_and_its_trace_by_key
     expect(tab.get_by_role("heading", name="Question and answer")).to_be_visible()
 
 
-def test_everything_is_found_by_its_name(tab: Page) -> None:
+def test_pages_are_found_by_name(tab: Page) -> None:
     tab.goto(reverse("admin:index"))
     tab.keyboard.press("Control+k")
     tab.keyboard.type("retrac")
@@ -160,7 +158,7 @@ def test_everything_is_found_by_its_name(tab: Page) -> None:
     tab.wait_for_url("**/moments_app/retraction/")
 
 
-def test_a_name_typed_right_behind_the_shortcut_is_searched_for_however_late_the_browser_draws(tab: Page) -> None:
+def test_a_name_typed_right_after_the_shortcut_is_searched_even_if_drawing_is_slow(tab: Page) -> None:
     tab.add_init_script("window.requestAnimationFrame = (draw) => setTimeout(draw, 500)")
     tab.goto(reverse("admin:index"))
     tab.keyboard.press("Control+k")
@@ -169,14 +167,14 @@ def test_a_name_typed_right_behind_the_shortcut_is_searched_for_however_late_the
     expect(tab.locator("#command-results-list")).to_contain_text("Retractions")
 
 
-def test_one_turns_the_pages_of_a_list(tab: Page) -> None:
+def test_a_list_can_be_paged(tab: Page) -> None:
     Event.objects.bulk_create(Event(type="x", actor="test") for _ in range(120))
     tab.goto(list_url(Event))
     tab.get_by_role("link", name="Next").click()
     tab.wait_for_url("**p=2*")
 
 
-def test_a_form_is_filled_in_with_the_calendar_and_saved(tab: Page, ada: UserProfile) -> None:
+def test_a_form_can_be_filled_in_with_the_calendar(tab: Page, ada: UserProfile) -> None:
     task = Entity.objects.create(user=ada, kind="task", title="Order felt")
     tab.goto(change_url(task))
     tab.get_by_title("Choose a Date").click()
@@ -189,7 +187,7 @@ def test_a_form_is_filled_in_with_the_calendar_and_saved(tab: Page, ada: UserPro
     assert task.due_at is not None
 
 
-def test_without_scripts_pages_are_read_and_searched(log_in: Callable[..., Page], ada: UserProfile) -> None:
+def test_pages_can_be_read_and_searched_without_scripts(log_in: Callable[..., Page], ada: UserProfile) -> None:
     session = talk(ada, 2, session_id="alpha")
     tab = log_in(java_script_enabled=False)
     tab.goto(list_url(Session))
@@ -200,7 +198,7 @@ def test_without_scripts_pages_are_read_and_searched(log_in: Callable[..., Page]
     expect(tab.locator("#turn-1")).to_be_visible()
 
 
-def test_an_operator_logs_in_and_out(tab: Page) -> None:
+def test_an_operator_can_log_in_and_out(tab: Page) -> None:
     User.objects.create_user("eve", password="a-long-password", is_staff=True)
     tab.context.clear_cookies()
     tab.goto(reverse("admin:index"))

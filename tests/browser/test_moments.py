@@ -10,8 +10,8 @@ from tests.support.moments import remember
 pytestmark = [pytest.mark.slow(seconds=25), pytest.mark.django_db(transaction=True)]
 
 
-def test_an_operator_walks_a_chain_of_thirty_moments_back_and_forth_by_keyboard(tab: Page, ada: UserProfile) -> None:
-    moments = remember(ada, 30)  # a page has 25
+def test_a_chain_of_thirty_moments_can_be_walked_in_both_directions_by_keyboard(tab: Page, ada: UserProfile) -> None:
+    moments = remember(ada, 30)  # a page shows 25
     tab.goto(reverse("admin:moments_app_moment_chain", args=[ada.pk]))
     opened = tab.locator(".rem-step-open .rem-chain-name")
     for number in reversed(range(30)):
@@ -26,7 +26,7 @@ def test_an_operator_walks_a_chain_of_thirty_moments_back_and_forth_by_keyboard(
     expect(opened).to_have_text("Moment 29 of s1")
 
 
-def test_a_moment_is_opened_in_its_place_and_leads_to_its_source_turns(tab: Page, ada: UserProfile) -> None:
+def test_a_moment_opens_in_place_and_links_to_its_turns(tab: Page, ada: UserProfile) -> None:
     moments = remember(ada, 40)
     tab.goto(reverse("admin:moments_app_moment_chain", args=[ada.pk]))
     tab.get_by_role("link", name="Earlier moments").click()
@@ -34,12 +34,12 @@ def test_a_moment_is_opened_in_its_place_and_leads_to_its_source_turns(tab: Page
     row.locator("summary").focus()
     tab.keyboard.press("Enter")
     expect(row.locator("#turn-4")).to_contain_text("Turn 4 is about")
-    expect(tab.locator(f"#moment-{moments[-1].pk} #turn-78")).to_be_visible()  # the rest of the page stays
+    expect(tab.locator(f"#moment-{moments[-1].pk} #turn-78")).to_be_visible()  # the other moment stays open
     row.get_by_role("link", name="view in session").click()
     expect(tab.locator("#turn-4")).to_be_in_viewport()
 
 
-def test_every_moment_is_met_by_loading_more(tab: Page, ada: UserProfile) -> None:
+def test_loading_more_shows_every_moment_once(tab: Page, ada: UserProfile) -> None:
     moments = remember(ada, 60)
     tab.goto(f"{reverse('admin:moments_app_moment_chain', args=[ada.pk])}?at={moments[30].pk}")
     for name in ("Later moments", "Earlier moments"):

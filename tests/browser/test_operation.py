@@ -1,4 +1,4 @@
-"""An operator who keeps the machine running, in a browser."""
+"""Operating the system in a browser."""
 
 import pytest
 from django.utils import timezone
@@ -13,7 +13,7 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_an_operator_sees_that_a_job_failed_reads_why_and_retries_it(tab: Page, ada: UserProfile) -> None:
+def test_an_operator_can_find_and_retry_a_failed_job(tab: Page, ada: UserProfile) -> None:
     job = Job.objects.request("build_moments", talk(ada, 60), requested_by="append", force=True)
     Job.objects.update(status="failed", attempts=6, error="The model is away.", finished_at=timezone.now())
     tab.goto("/admin/")
@@ -33,7 +33,7 @@ def test_an_operator_sees_that_a_job_failed_reads_why_and_retries_it(tab: Page, 
     assert job.status == "completed"
 
 
-def test_an_operator_cancels_a_job_that_waits(tab: Page, ada: UserProfile) -> None:
+def test_an_operator_can_cancel_a_waiting_job(tab: Page, ada: UserProfile) -> None:
     job = Job.objects.request("build_moments", talk(ada, 60), requested_by="append", force=True)
     tab.goto(f"/admin/moments_app/job/{job.pk}/change/")
     tab.get_by_role("button", name="Cancel").click()
@@ -41,7 +41,7 @@ def test_an_operator_cancels_a_job_that_waits(tab: Page, ada: UserProfile) -> No
     expect(tab.get_by_role("button", name="Retry now")).to_be_visible()
 
 
-def test_an_operator_makes_a_key_copies_it_and_revokes_it(tab: Page, ada: UserProfile) -> None:
+def test_an_operator_can_create_copy_and_revoke_a_key(tab: Page, ada: UserProfile) -> None:
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab.goto("/admin/sessions_app/apikey/add/")
     tab.locator("#id_name").fill("a partner")

@@ -10,7 +10,7 @@ from tests.support.streams import written
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_an_operator_corrects_a_profile_and_sees_what_was_there(tab: Page, ada: UserProfile) -> None:
+def test_an_operator_can_edit_a_profile_and_see_past_facts(tab: Page, ada: UserProfile) -> None:
     written(ada, summary="Ada has a kiln.", interests=["glazes, old ones"])
     tab.goto(change_url(ada))
     expect(tab.get_by_role("region", name="Profile", exact=True).get_by_text("Ada has a kiln.")).to_be_visible()

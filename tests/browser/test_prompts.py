@@ -26,7 +26,7 @@ def prompt(transactional_db: None) -> PromptResource:
     return PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
 
 
-def test_an_operator_edits_tries_and_activates_a_prompt_and_rolls_back(
+def test_an_operator_can_edit_try_activate_and_roll_back_a_prompt(
     tab: Page, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     talk(ada, 120, session_id="chat-1")
@@ -65,7 +65,7 @@ def test_an_operator_edits_tries_and_activates_a_prompt_and_rolls_back(
     assert prompt.active_version and prompt.active_version.number == 1
 
 
-def test_a_failing_engine_is_told_in_the_page(
+def test_the_page_reports_a_failing_engine(
     tab: Page, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     model_server.always(behave.error(500))
@@ -76,7 +76,7 @@ def test_a_failing_engine_is_told_in_the_page(
     expect(tab.get_by_text("answered with status 500")).to_be_visible()
 
 
-def test_what_was_typed_is_not_left_without_a_question(tab: Page, prompt: PromptResource) -> None:
+def test_leaving_unsaved_text_asks_for_confirmation(tab: Page, prompt: PromptResource) -> None:
     asked: list[str] = []
 
     def stay(dialog: Dialog) -> None:
@@ -92,7 +92,7 @@ def test_what_was_typed_is_not_left_without_a_question(tab: Page, prompt: Prompt
     expect(tab.get_by_text("Not saved yet.")).to_be_visible()
 
 
-def test_the_editor_is_used_by_keyboard_and_numbers_its_lines(tab: Page, prompt: PromptResource) -> None:
+def test_the_editor_can_be_used_by_keyboard_and_numbers_its_lines(tab: Page, prompt: PromptResource) -> None:
     tab.goto(change_url(prompt))
     text = tab.get_by_label("Text", exact=True)
     text.fill("One.\n\n" + "A long line. " * 40 + "\nLast.")

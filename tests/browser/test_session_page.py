@@ -1,4 +1,4 @@
-"""The pages of a session in a browser: an operator's ways through them."""
+"""The pages of a session in a browser."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def built(ada: UserProfile) -> Session:
-    """A session of 250 turns, the older of them in moments; turn 30 is about a harpsichord."""
+    """A session of 250 turns, the older of them in moments. Turn 30 is about a harpsichord."""
     batch = turns(250)
     batch[30] = NewMessage("user", "The harpsichord came from Lyon, in a crate.", created_at=batch[30].created_at)
     session = append(ada, "s1", batch).session
@@ -29,7 +29,7 @@ def built(ada: UserProfile) -> Session:
 
 
 def in_sight(tab: Page, sequence: int) -> bool:
-    """Whether a turn is within the part of the transcript that is shown."""
+    """Return whether a turn is in the visible part of the transcript."""
     return bool(
         tab.evaluate(
             """(id) => {
@@ -49,20 +49,22 @@ def scroll(tab: Page, *, to_end: bool) -> None:
 class TestReading:
     """The transcript."""
 
-    def test_it_opens_at_the_newest_turns_and_scrolling_loads_the_earlier_ones(self, tab: Page, built: Session) -> None:
+    def test_the_transcript_opens_at_the_newest_turns_and_loads_earlier_ones_on_scrolling(
+        self, tab: Page, built: Session
+    ) -> None:
         tab.goto(change_url(built))
         expect(tab.locator("#turn-249")).to_contain_text("Turn 249 is about")
         assert in_sight(tab, 249)
         expect(tab.locator("#turn-149")).to_have_count(0)
         scroll(tab, to_end=False)
         expect(tab.locator("#turn-50")).to_have_count(1)
-        assert in_sight(tab, 150)  # what one was reading has not moved away
+        assert in_sight(tab, 150)  # the reading position has not moved
         scroll(tab, to_end=False)
         expect(tab.locator("#turn-0")).to_have_count(1)
         expect(tab.get_by_role("link", name="Earlier turns")).to_have_count(0)
         assert tab.locator(".rem-entry[id]").count() == 250
 
-    def test_from_the_middle_scrolling_loads_the_later_ones_too(self, tab: Page, built: Session) -> None:
+    def test_scrolling_from_the_middle_loads_later_turns_too(self, tab: Page, built: Session) -> None:
         tab.goto(change_url(built))
         tab.get_by_label("Go to turn").fill("60")
         tab.get_by_role("button", name="Go", exact=True).click()
@@ -74,7 +76,7 @@ class TestReading:
         expect(tab.locator("#turn-249")).to_have_count(1)
         assert len(set(tab.locator(".rem-entry[id]").evaluate_all("all => all.map((one) => one.id)"))) == 240
 
-    def test_on_a_phone_nothing_is_wider_than_the_screen(self, log_in: Callable[..., Page], built: Session) -> None:
+    def test_no_page_is_wider_than_the_screen_of_a_phone(self, log_in: Callable[..., Page], built: Session) -> None:
         append(built.user, "s1", [NewMessage("user", "w" * 500)])
         tab = log_in(viewport=PHONE)
         for name in ("change", "summaries", "memory", "jobs", "contexts", "context", "trace", "rebuild", "retract"):
@@ -83,9 +85,9 @@ class TestReading:
 
 
 class TestJourneys:
-    """What an operator comes for."""
+    """The tasks of an operator."""
 
-    def test_an_operator_finds_out_why_the_model_said_something(self, tab: Page, built: Session) -> None:
+    def test_an_operator_can_find_out_why_the_model_said_something(self, tab: Page, built: Session) -> None:
         talk(built.user, 4, session_id="another")
         tab.goto(list_url(Session))
         tab.get_by_placeholder("Start of").fill("harpsichords")
@@ -103,14 +105,14 @@ class TestJourneys:
         expect(tab.locator(".rem-marked")).to_have_count(moment.last_sequence - moment.first_sequence + 1)
         assert in_sight(tab, moment.first_sequence)
 
-    def test_the_context_is_copied_by_one_button(self, log_in: Callable[..., Page], built: Session) -> None:
+    def test_a_button_copies_the_context(self, log_in: Callable[..., Page], built: Session) -> None:
         tab = log_in(permissions=["clipboard-read", "clipboard-write"])
         tab.goto(change_url(built).replace("/change/", "/context/"))
         tab.get_by_role("button", name="Copy").click()
         expect(tab.get_by_role("button", name="Copied")).to_be_visible()
         assert "<MemoryContext>" in tab.evaluate("navigator.clipboard.readText()")
 
-    def test_over_plain_http_it_is_copied_as_well(self, log_in: Callable[..., Page], built: Session) -> None:
+    def test_the_button_also_works_over_plain_http(self, log_in: Callable[..., Page], built: Session) -> None:
         tab = log_in(permissions=["clipboard-read", "clipboard-write"])
         tab.add_init_script("Object.defineProperty(navigator.clipboard, 'writeText', {value: undefined})")
         tab.goto(change_url(built).replace("/change/", "/context/"))
@@ -118,7 +120,7 @@ class TestJourneys:
         expect(tab.get_by_role("button", name="Copied")).to_be_visible()
         assert "<MemoryContext>" in tab.evaluate("navigator.clipboard.readText()")
 
-    def test_an_operator_rebuilds_a_sessions_moments(self, tab: Page, built: Session) -> None:
+    def test_an_operator_can_rebuild_the_moments_of_a_session(self, tab: Page, built: Session) -> None:
         before = set(built.moments.values_list("pk", flat=True))
         tab.goto(change_url(built))
         tab.get_by_role("link", name="Rebuild moments…").click()
@@ -129,7 +131,7 @@ class TestJourneys:
         expect(tab.get_by_role("row", name="Rebuild moments").first).to_contain_text("Completed")
         assert built.moments.exists() and not before & set(built.moments.values_list("pk", flat=True))
 
-    def test_an_operator_retracts_a_turn_after_the_preview_and_undoes_it(self, tab: Page, built: Session) -> None:
+    def test_an_operator_can_retract_a_turn_after_a_preview_and_undo_it(self, tab: Page, built: Session) -> None:
         moment = Moment.objects.get(first_sequence__lte=30, last_sequence__gte=30)
         tab.goto(f"{change_url(built)}?at=30#turn-30")
         expect(tab.get_by_role("button", name="Retract ticked turns…")).to_be_hidden()

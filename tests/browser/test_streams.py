@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """With the streams that it feeds."""
+    """A session with its streams."""
     session = talk(ada, 4)
     MemoryStream.objects.ensure_for(session)
     return session
@@ -26,7 +26,7 @@ def session(ada: UserProfile) -> Session:
 
 @pytest.fixture
 def own(session: Session) -> MemoryStream:
-    """What is known of Ada, consolidated once."""
+    """The user stream of Ada, consolidated once."""
     stream = MemoryStream.objects.get(stream_type="user")
     note(stream, "Wants short answers.")
     note(stream, "Lives in Turin.")
@@ -34,7 +34,7 @@ def own(session: Session) -> MemoryStream:
     return stream
 
 
-def test_what_an_item_says_has_the_most_room_in_the_list(tab: Page, own: MemoryStream) -> None:
+def test_the_content_of_an_item_is_the_widest_column_of_the_list(tab: Page, own: MemoryStream) -> None:
     note(own, "Felt wears out in a year, so it is covered anew each spring, before the fair.", "fact")
     tab.goto(list_url(MemoryAtom))
     cells = tab.locator("#result_list tbody tr").first.locator("td, th")
@@ -42,7 +42,7 @@ def test_what_an_item_says_has_the_most_room_in_the_list(tab: Page, own: MemoryS
     assert max(widths)[1] == "field-content"
 
 
-def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
+def test_an_operator_can_undo_a_consolidation_and_add_move_and_evict_a_fact(
     tab: Page, own: MemoryStream, session: Session
 ) -> None:
     tab.goto(change_url(own))
@@ -73,13 +73,13 @@ def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
 
 
 def is_in_context(tab: Page, session: Session) -> bool:
-    """Whether the preview of the session's context shows the fact."""
+    """Return whether the preview of the session's context shows the fact."""
     tab.goto(f"/admin/sessions_app/session/{session.pk}/context/")
     expect(tab.get_by_label("The rendered context")).to_be_visible()
     return "Felt wears out in a year." in tab.content()
 
 
-def test_more_facts_come_in_place_on_a_phone(log_in: Callable[..., Page], own: MemoryStream) -> None:
+def test_more_facts_load_in_place_on_a_phone(log_in: Callable[..., Page], own: MemoryStream) -> None:
     for number in range(PAGE + 3):
         note(own, f"Fact number {number} of {'a long word' * 5}.", "fact")
     tab = log_in(viewport=PHONE)
@@ -91,13 +91,13 @@ def test_more_facts_come_in_place_on_a_phone(log_in: Callable[..., Page], own: M
     assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-def test_somebody_who_may_only_look_is_told_so_by_a_page(log_in: Callable[..., Page], own: MemoryStream) -> None:
+def test_an_operator_who_may_only_view_sees_no_buttons(log_in: Callable[..., Page], own: MemoryStream) -> None:
     tab = log_in("view_memorystream")
     tab.goto(change_url(own))
     expect(tab.get_by_role("button", name="Consolidate now")).to_have_count(0)
 
 
-def test_items_are_filtered_by_person(tab: Page, own: MemoryStream, bo: UserProfile) -> None:
+def test_items_can_be_filtered_by_person(tab: Page, own: MemoryStream, bo: UserProfile) -> None:
     note(own, "Felt wears out.", "fact")
     note(MemoryStream.objects.ensure_of_person(bo, "default"), "A jack is of wood.", "fact")
     tab.goto(list_url(MemoryAtom))

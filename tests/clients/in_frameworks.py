@@ -1,4 +1,4 @@
-"""What frameworks do with the client's classes, run by a Python that has them: `python in_frameworks.py URL KEY`."""
+"""Uses the client's classes in frameworks. Run by a Python that has them: `python in_frameworks.py URL KEY`."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ URL, KEY = sys.argv[1:]
 
 
 async def use_a_session() -> None:
-    """Items come back as they were, in order; what is popped or cleared is gone."""
+    """Items are returned unchanged and in order, without popped and cleared ones."""
     async with AsyncMemory("agents", session_id="s1", url=URL, key=KEY) as memory:
         session = MemorySession(memory)
         assert await session.get_items() == [] and await session.pop_item() is None
@@ -40,7 +40,7 @@ async def use_a_session() -> None:
 
 
 def use_a_store() -> None:
-    """Items are put, replaced, found, listed and deleted."""
+    """Items can be put, replaced, found, listed and deleted."""
     with Memory("store", url=URL, key=KEY) as memory:
         store = MemoryStore(memory)
         assert store.get(("trips",), "turin") is None
@@ -71,7 +71,7 @@ def use_a_store() -> None:
 
 
 def use_a_store_in_batches() -> None:
-    """A batch takes few requests. Its puts come last, and of several puts at one address the last counts."""
+    """A batch takes few requests. Its puts are applied last; of several puts to one address, the last one wins."""
     paths: list[str] = []
     http = httpx2.Client(event_hooks={"request": [lambda request: paths.append(request.url.path)]})
     store = MemoryStore(Memory("batches", client=Client(URL, KEY, http=http)))
@@ -102,7 +102,7 @@ def use_a_store_in_batches() -> None:
 
 
 def list_namespaces_of_a_store() -> None:
-    """Namespaces are matched and cut as LangGraph's own tests of its stores expect."""
+    """Namespaces are matched and truncated as LangGraph's own store tests expect."""
     with Memory("namespaces", url=URL, key=KEY) as memory:
         store = MemoryStore(memory)
         paths = ["a b c", "a b d e", "a b d i", "a b f", "a c f", "b a f", "users 123", "users 456 settings"]
@@ -132,7 +132,7 @@ def list_namespaces_of_a_store() -> None:
 
 
 def share_a_store() -> None:
-    """One store for several users: a label of the namespace names the user, with whom the items are erased."""
+    """One store for several users: a label of the namespace names the user, and items are erased with the user."""
     with Client(URL, KEY) as client:
         store = MemoryStore(Memory(client=client), user_label=1)
         store.put(("memories", "nora"), "kiln", {"text": "The kiln is in Turin."})
@@ -148,7 +148,7 @@ def share_a_store() -> None:
 
 
 def use_a_history() -> None:
-    """Messages come back as they were."""
+    """Messages are returned unchanged."""
     with Memory("history", url=URL, key=KEY) as memory:
         history = MemoryChatHistory(memory)
         assert history.messages == []
@@ -174,4 +174,4 @@ if __name__ == "__main__":
     list_namespaces_of_a_store()
     share_a_store()
     use_a_history()
-    sys.stdout.write("All holds.\n")
+    sys.stdout.write("All checks passed.\n")

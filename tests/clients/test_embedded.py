@@ -1,4 +1,4 @@
-"""The embedded site of the Python client, used by processes as a user's are."""
+"""The embedded site of the Python client, used from separate processes."""
 
 import json
 import os
@@ -27,7 +27,7 @@ HELD = "print(url, flush=True)\ninput()\nmemory.sessions()\n"
 
 
 def _environment(folder: Path, *paths: Path) -> dict[str, str]:
-    """The environment of a process whose own settings don't fit the site."""
+    """Return the environment of a process whose own settings don't fit the site."""
     own = {"DATA_DIR": str(folder), "PYTHONPATH": os.pathsep.join(map(str, paths)), "WEB_WORKERS": "1"}
     databases = ("DATABASE_URL", "WEB_DATABASE_URL", "WORKER_DATABASE_URL")
     foreign = {"DJANGO_SETTINGS_MODULE": "another.settings", "ALLOWED_HOSTS": "memory.example.com", "HTTPS": "true"}
@@ -51,7 +51,10 @@ def printed_by(code: str, folder: Path, **variables: str) -> str:
 
 @contextmanager
 def _using(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A process that uses a folder's site, and the address. It forks one that ends, and uses the site after a line."""
+    """Run a process that uses the site of a folder, and yield it with the URL.
+
+    The process forks another that ends, and uses the site again after it reads a line.
+    """
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         [sys.executable, "-c", MEMORY + STARTED + FORKED + HELD],
@@ -68,13 +71,13 @@ def _using(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A migrated folder, where the first site creates the key that later ones use. Each test ends its site."""
+    """A migrated folder. The first site creates the key that later ones use. Each test ends its site."""
     with migrated_folder() as folder:
         yield folder
 
 
 @pytest.mark.slow(seconds=60)
-def test_the_code_of_the_page_remembers_over_two_processes_and_leaves_none_behind() -> None:
+def test_the_code_in_the_docs_remembers_across_processes_and_leaves_none_running() -> None:
     [code] = [block for block in python_in("clients.md") if "embedded=True" in block]
     asking = MEMORY + "print(memory.context('Where do I restore kilns?')['context'])"
     with data_folder() as empty:
@@ -87,7 +90,7 @@ def test_the_code_of_the_page_remembers_over_two_processes_and_leaves_none_behin
 
 
 @pytest.mark.slow(seconds=30)
-def test_processes_share_a_site_until_the_last_of_them_ends_however_it_does(folder: Path) -> None:
+def test_processes_share_a_site_until_the_last_one_ends_or_is_killed(folder: Path) -> None:
     with _using(folder) as (first, address), _using(folder) as (second, same):
         assert address == same
         first.communicate("\n")
@@ -98,7 +101,7 @@ def test_processes_share_a_site_until_the_last_of_them_ends_however_it_does(fold
 
 
 @pytest.mark.slow(seconds=60)
-def test_a_forked_process_that_outlives_its_parent_uses_the_site_until_it_ends_itself(folder: Path) -> None:
+def test_a_forked_process_keeps_the_site_running_after_its_parent_ends(folder: Path) -> None:
     code = (
         MEMORY
         + STARTED
@@ -119,7 +122,7 @@ def test_a_forked_process_that_outlives_its_parent_uses_the_site_until_it_ends_i
 
 
 @pytest.mark.slow(seconds=30)
-def test_a_context_manager_stops_the_site_unless_it_is_used_and_it_can_be_started_again(folder: Path) -> None:
+def test_a_context_manager_stops_an_unused_site_which_can_be_restarted(folder: Path) -> None:
     code = MEMORY + (
         "memory.sessions()\n"
         "with Memory('nora', embedded=True) as other:\n"
@@ -147,12 +150,12 @@ def test_a_start_does_not_block_the_event_loop(folder: Path) -> None:
         "        print(await starting, ticks)\n"
         "asyncio.run(main())\n"
     )
-    *_, ticks = printed_by(code, folder, EXTRAS="importers,lab,oauth").split()  # as by default
+    *_, ticks = printed_by(code, folder, EXTRAS="importers,lab,oauth").split()  # the default
     assert int(ticks) > 10
 
 
 @pytest.mark.slow(seconds=30)
-def test_a_site_whose_keeper_is_killed_is_started_again_by_the_next_call(folder: Path) -> None:
+def test_the_next_call_restarts_a_site_whose_keeper_was_killed(folder: Path) -> None:
     code = MEMORY + (
         "import json, os, signal\n"
         "memory.add('I mend nets in the attic.')\n"
@@ -164,10 +167,10 @@ def test_a_site_whose_keeper_is_killed_is_started_again_by_the_next_call(folder:
     wait_until(lambda: of_folder(folder) == [])
 
 
-# --- a server that answers as a test says ---
+# --- a stand-in for the server ---
 
-# It notes the time of each request, and each key that it creates. `answers` has the statuses of each path, the last of
-# which stays.
+# Records the time of each request, and each key that it creates. `answers` has the statuses of each path; the last one
+# is repeated.
 STAND_IN = """
 import json, sys, time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -196,7 +199,7 @@ TOLD = "try:\n    memory.sessions()\nexcept CannotStart as error:\n    print(err
 
 
 def _told_by_a_stand_in(folder: Path, answers: dict[str, list[int]], seconds: float = TIMEOUT) -> str:
-    """Call a stand-in for the server, and return what the client says of it."""
+    """Call a stand-in for the server, and return what the client reports."""
     package = folder / "server/memoryproject"
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").touch()
@@ -216,13 +219,13 @@ def _told_by_a_stand_in(folder: Path, answers: dict[str, list[int]], seconds: fl
 
 
 @pytest.mark.slow
-def test_a_site_that_does_not_serve_in_time_is_stopped(tmp_path: Path) -> None:
+def test_a_site_that_does_not_start_in_time_is_stopped(tmp_path: Path) -> None:
     told = _told_by_a_stand_in(tmp_path, {"/healthz": [503]}, seconds=0.5)
     assert told == f"The site did not start within 0.5 s; see {tmp_path / 'embedded.log'}.\n"
 
 
 @pytest.mark.slow
-def test_a_site_that_is_not_ready_is_asked_again_after_a_pause(tmp_path: Path) -> None:
+def test_a_site_that_is_not_ready_is_polled_with_pauses(tmp_path: Path) -> None:
     (tmp_path / "embedded.key").write_text("mem_kept")
     answers = {"/healthz": [*[503] * 10, 200], "/api/v1/usage": [200], "/api/v1/sessions": [200]}
     assert _told_by_a_stand_in(tmp_path, answers) == "served\n"
@@ -235,7 +238,7 @@ def test_a_site_that_is_not_ready_is_asked_again_after_a_pause(tmp_path: Path) -
     ("kept", "usage", "key"),
     [("mem_kept", 200, "mem_kept"), ("mem_kept", 503, "mem_kept"), ("mem_kept", 401, "mem_new"), ("", 401, "mem_new")],
 )
-def test_a_key_is_created_only_if_there_is_none_that_the_site_accepts(
+def test_a_key_is_created_only_if_the_stored_one_is_missing_or_rejected(
     tmp_path: Path, kept: str, usage: int, key: str
 ) -> None:
     (tmp_path / "embedded.key").write_text(kept)
@@ -246,7 +249,7 @@ def test_a_key_is_created_only_if_there_is_none_that_the_site_accepts(
 
 
 @pytest.mark.slow
-def test_without_the_server_it_says_what_to_install(tmp_path: Path) -> None:
+def test_a_missing_server_is_reported(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", MEMORY],
         env=_environment(tmp_path, CLIENT),

@@ -1,4 +1,4 @@
-"""The classes of the Python client for frameworks, used by the frameworks themselves."""
+"""The Python client's classes for frameworks, used by the frameworks themselves."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif("FRAMEWORKS_PYTHON" not in os.environ, reason="`make frameworks` installs them"),
 ]
-AGENTS, OTHERS = 2, range(3, 6)  # the blocks of the page
+AGENTS, OTHERS = 2, range(3, 6)  # the code blocks of the page
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def site(transactional_db: None) -> Iterator[str]:
 
 
 def ran(*arguments: str, **variables: str) -> str:
-    """Return what the Python that has the frameworks prints."""
+    """Return what the Python with the frameworks prints."""
     given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE.parents[1]), **variables}
     command = [os.environ["FRAMEWORKS_PYTHON"], *arguments]
     done = subprocess.run(command, env=given, capture_output=True, text=True)
@@ -42,11 +42,11 @@ def ran(*arguments: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_a_framework_has_what_it_expects(site: str, key: str) -> None:
-    assert ran(str(Path(__file__).with_name("in_frameworks.py")), site, key) == "All holds.\n"
+def test_the_classes_work_in_their_frameworks(site: str, key: str) -> None:
+    assert ran(str(Path(__file__).with_name("in_frameworks.py")), site, key) == "All checks passed.\n"
 
 
-def test_an_agent_goes_on_with_its_session_in_another_process(site: str, key: str) -> None:
+def test_an_agent_continues_its_session_in_another_process(site: str, key: str) -> None:
     code = python_in("frameworks.md")[AGENTS].replace("http://localhost:8000", site)
     with OpenAIServer() as model:
         model.always(content("Noted."))
@@ -59,6 +59,6 @@ def test_an_agent_goes_on_with_its_session_in_another_process(site: str, key: st
 
 
 @pytest.mark.parametrize("number", OTHERS)
-def test_the_code_of_the_page_runs(site: str, key: str, number: int) -> None:
+def test_the_code_in_the_docs_runs(site: str, key: str, number: int) -> None:
     code = python_in("frameworks.md")[number].replace("http://localhost:8000", site)
     assert "I restore kilns in Turin." in ran("-c", code, MEMORY_KEY=key)

@@ -1,4 +1,4 @@
-"""The Python client, against a site of ours."""
+"""The Python client, used with a running site."""
 
 import asyncio
 import os
@@ -41,10 +41,10 @@ def memory(site: str, key: str) -> Iterator[Memory]:
         yield memory
 
 
-# --- in use ---
+# --- usage ---
 
 
-def test_the_code_that_the_page_begins_with_runs(site: str, key: str) -> None:
+def test_the_first_code_in_the_docs_runs(site: str, key: str) -> None:
     blocking, waiting = python_in("clients.md")[:2]
     assert "I restore kilns in Turin." in printed(blocking, site, key)
     assert "I restore kilns in Turin." in printed(waiting, site, key)
@@ -56,7 +56,7 @@ def test_the_code_about_prompts_runs(site: str, key: str) -> None:
     assert [version.content[-21:] for version in PromptVersion.objects.filter(number=2)] == ["\nName every decision."]
 
 
-def test_a_person_is_remembered_from_the_first_message_to_the_erasure(memory: Memory) -> None:
+def test_the_client_covers_all_calls_from_the_first_message_to_the_erasure(memory: Memory) -> None:
     added = memory.add([{"role": "user", "content": "I keep bees."}, {"role": "assistant", "content": "How many?"}])
     assert [message["created"] for message in added["messages"]] == [True, True]
     assert [message["content"] for message in memory.messages()["messages"]] == ["I keep bees.", "How many?"]
@@ -77,14 +77,14 @@ def test_a_person_is_remembered_from_the_first_message_to_the_erasure(memory: Me
     assert (refused.value.status, refused.value.code) == (404, "not_found")
 
 
-def test_parts_are_added_as_a_model_takes_them(memory: Memory) -> None:
+def test_content_parts_can_be_added(memory: Memory) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://bees.example/a.png"}}
     memory.add({"role": "user", "content": [{"type": "text", "text": "This is a hive."}, picture]})
     [message] = memory.messages()["messages"]
     assert (message["content"], message["payload"]) == ("This is a hive.", {"parts": [picture]})
 
 
-def test_facts_are_read_corrected_and_withdrawn(memory: Memory, ada: UserProfile) -> None:
+def test_facts_can_be_read_corrected_and_withdrawn(memory: Memory, ada: UserProfile) -> None:
     stream = MemoryStream.objects.create(user=ada, stream_type=MemoryStream.Type.USER)
     note(stream, "User is a tailor.", "fact")
     [fact] = memory.facts()["facts"]
@@ -93,7 +93,7 @@ def test_facts_are_read_corrected_and_withdrawn(memory: Memory, ada: UserProfile
     assert memory.withdraw(fact["fact_id"])["before"] == "User is a sailor."
 
 
-def test_many_messages_go_in_several_requests_and_a_transcript_in_several_pages(memory: Memory) -> None:
+def test_many_messages_are_sent_in_batches_and_read_in_pages(memory: Memory) -> None:
     said = [{"role": "user", "content": f"This is number {number}."} for number in range(BATCH + 3)]
     added = memory.add(said)
     assert [message["sequence"] for message in added["messages"]] == list(range(BATCH + 3))
@@ -101,7 +101,7 @@ def test_many_messages_go_in_several_requests_and_a_transcript_in_several_pages(
     assert [message["content"] for message in memory.transcript(after=1)] == [one["content"] for one in said[2:]]
 
 
-def test_with_await_it_is_the_same(site: str, key: str) -> None:
+def test_the_async_client_works_in_the_same_way(site: str, key: str) -> None:
     async def use() -> list[str]:
         async with AsyncMemory("ada", url=site, key=key) as memory:
             await memory.add("I keep bees.")
@@ -110,14 +110,14 @@ def test_with_await_it_is_the_same(site: str, key: str) -> None:
     assert asyncio.run(use()) == ["I keep bees."]
 
 
-def test_names_that_addresses_have_signs_in_reach_the_platform_as_they_are(site: str, key: str) -> None:
+def test_names_with_reserved_url_characters_are_sent_unchanged(site: str, key: str) -> None:
     with Memory("ada+b@example.org?x=1", session_id="a b?c#d", url=site, key=key) as memory:
         memory.add("Hello.")
         assert memory.profile()["user_id"] == "ada+b@example.org?x=1"
         assert [message["content"] for message in memory.transcript()] == ["Hello."]
 
 
-def test_a_persons_own_key_needs_no_name(site: str, ada: UserProfile) -> None:
+def test_a_user_key_needs_no_user_id(site: str, ada: UserProfile) -> None:
     key = ApiKey.objects.issue("own", user=ada)[1]
     with Memory(url=site, key=key) as memory:
         assert memory.add("I keep bees.")["user_id"] == ada.user_id
@@ -125,11 +125,11 @@ def test_a_persons_own_key_needs_no_name(site: str, ada: UserProfile) -> None:
             memory.profile()
 
 
-# --- trouble ---
+# --- failures ---
 
 
 class _Flaky:
-    """Stands between a client and a site, and loses or refuses what it is told to."""
+    """A proxy between a client and a site that loses or rejects requests as configured."""
 
     def __init__(self, site: str) -> None:
         flaky = self
@@ -149,14 +149,14 @@ class _Flaky:
                 headers = {name: self.headers[name] for name in ("Authorization", "Content-Type")}
                 answer = httpx2.post(site + self.path, content=body, headers=headers)
                 if trouble == "lost":
-                    return  # it was done, and nobody hears of it
+                    return  # the site has executed the request
                 self.send_response(answer.status_code)
                 self.send_header("Content-Type", answer.headers["Content-Type"])
                 self.end_headers()
                 self.wfile.write(answer.content)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing: tests are quiet."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -177,7 +177,7 @@ def flaky(site: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Flaky]:
         yield flaky
 
 
-def test_what_was_added_before_the_answer_was_lost_is_not_added_twice(flaky: _Flaky, key: str) -> None:
+def test_messages_are_not_added_twice_if_the_response_is_lost(flaky: _Flaky, key: str) -> None:
     flaky.troubles = ["lost", "502", "429"]
     with Memory("ada", url=flaky.url, key=key) as memory:
         [message] = memory.add("I keep bees.")["messages"]
@@ -185,18 +185,18 @@ def test_what_was_added_before_the_answer_was_lost_is_not_added_twice(flaky: _Fl
     assert Message.objects.count() == 1
 
 
-def test_what_may_have_been_done_is_not_done_again_unless_it_can_be(flaky: _Flaky, key: str) -> None:
+def test_a_call_that_is_not_idempotent_is_only_retried_if_it_was_not_executed(flaky: _Flaky, key: str) -> None:
     with Memory("ada", url=flaky.url, key=key) as memory:
         memory.add("I keep bees.")
         flaky.troubles, flaky.asked = ["lost"], 0
         with pytest.raises(Unreachable):
             memory.build()
         assert flaky.asked == 1
-        flaky.troubles = ["503"]  # nothing was done
+        flaky.troubles = ["503"]  # the site has done nothing
         assert memory.build()["job_id"]
 
 
-def test_one_gives_up_in_the_end_and_says_why(flaky: _Flaky, key: str) -> None:
+def test_the_client_gives_up_after_some_attempts_and_reports_why(flaky: _Flaky, key: str) -> None:
     flaky.troubles = ["502"] * 9
     with Memory("ada", client=Client(flaky.url, key, attempts=3)) as memory, pytest.raises(Refused, match="502"):
         memory.search("bees")
@@ -208,22 +208,22 @@ def test_one_gives_up_in_the_end_and_says_why(flaky: _Flaky, key: str) -> None:
         memory.search("bees")
 
 
-def test_nobody_waits_until_the_next_day() -> None:
+def test_a_retry_does_not_wait_for_hours() -> None:
     asked_to_wait = httpx2.Response(429, headers={"Retry-After": "40000"})
     assert retries.pause_before(0, asked_to_wait, repeatable=True) is None
     soon = httpx2.Response(429, headers={"Retry-After": "2"})
     assert retries.pause_before(0, soon, repeatable=False) == 2
 
 
-# --- as it is written ---
+# --- source code ---
 
 
-def test_the_blocking_client_is_as_the_other_one() -> None:
+def test_the_blocking_client_is_current() -> None:
     assert blocking_client.MADE.read_text() == blocking_client.made(), "Run `make clients`."
 
 
 @pytest.mark.slow
-def test_it_needs_nothing_of_the_platform() -> None:
+def test_the_client_imports_nothing_of_the_platform() -> None:
     asked = "import sys, memory_platform.client; sys.exit(bool({'django', 'pydantic', 'openai'} & set(sys.modules)))"
     found = {"PYTHONPATH": str(blocking_client.PACKAGE.parents[1]), "PATH": os.environ["PATH"]}
     subprocess.run([sys.executable, "-c", asked], env=found, check=True)
@@ -258,7 +258,7 @@ TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneTy
 @pytest.mark.parametrize(
     "answer", [one for one in vars(answers).values() if is_typeddict(one)], ids=lambda one: one.__name__
 )
-def test_an_answer_is_as_the_description_says(answer: Any) -> None:
+def test_a_response_type_matches_the_schema(answer: Any) -> None:
     component = description()["components"]["schemas"][COMPONENTS.get(answer, answer.__name__)]
     told = component["properties"]
     differ = {name: told.get(name) for name, kind in _fields(answer).items() if not _fits(kind, told.get(name))}
@@ -271,7 +271,7 @@ def _fields(answer: Any) -> dict[str, Any]:
 
 
 def _fits(kind: Any, told: dict[str, Any] | None) -> bool:
-    """Tell whether a type of ours is what the description says of a field."""
+    """Return whether a type of the client matches the schema of a field."""
     if told is None:
         return False
     if kind is Any:

@@ -1,4 +1,4 @@
-"""The TypeScript client, compiled strictly and used against a site of ours."""
+"""The TypeScript client, compiled with strict checks and used with a running site."""
 
 import json
 import os
@@ -37,25 +37,25 @@ def blocks(page: str) -> list[str]:
 
 
 def noted(handler: Any, body: dict[str, Any]) -> None:
-    """Says "Noted.", as it is asked: in parts or whole, and after a look where there is a tool for it."""
+    """Answer "Noted.", streamed or whole as requested, after a tool call if the request has tools."""
     if body.get("tools") and body["messages"][-1]["role"] == "user":
         calls_tool("look", '{"at": "hives"}')(handler, body)
     else:
         (streamed("No", "ted.") if body.get("stream") else content("Noted."))(handler, body)
 
 
-def test_it_compiles_and_does_what_it_says_and_so_does_the_code_of_its_page() -> None:
+def test_the_client_and_the_code_in_the_docs_compile_and_work() -> None:
     [code] = blocks("clients.md")
     key = ApiKey.objects.issue("application")[1]
     with live_site() as site:
         page = Path(os.environ["TYPESCRIPT_CLIENT"], "test/page.ts")
         page.write_text(code.replace("http://localhost:8000", site))
         run("npm", "run", "--silent", "check")
-        assert run("node", "build/use.js", site=site, key=key) == "All holds.\n"
+        assert run("node", "build/use.js", site=site, key=key) == "All checks passed.\n"
         assert "I restore kilns in Turin." in run("node", "build/page.js", site=site, key=key)
 
 
-def test_models_of_the_ai_sdk_remember(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_of_the_ai_sdk_have_memory(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.SPOOL_DIR, key = tmp_path / "spool", ApiKey.objects.issue("application")[1]
     with OpenAIServer() as model, live_site() as site:
         model.always(noted)
@@ -74,4 +74,4 @@ def test_models_of_the_ai_sdk_remember(settings: Settings, tmp_path: Path, monke
             assert run("node", f"build/page{number}.js", **told).strip() == "Noted."
             assert "I restore kilns in Turin." in json.dumps(model.requests[-1])
             assert len(transcript("nora", session)) == 4
-        assert run("node", "build/vercel.js", **told) == "All holds.\n"
+        assert run("node", "build/vercel.js", **told) == "All checks passed.\n"

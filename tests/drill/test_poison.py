@@ -1,4 +1,4 @@
-"""The drill that plants attacks: it finds what gets too far, and nothing does."""
+"""The drill that plants attacks: it reports attacks that get too far, and none does."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,10 @@ MARK = mark_of(0)
 
 
 def over_mcp(person: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """A tool's or a resource's answer. The site has one session manager a process, which a test can't start again."""
+    """Return the response of a tool or a resource, called directly.
+
+    A site has one session manager per process, which a test can't restart.
+    """
     token = CURRENT.set(Connection(person, "default", "key:drill", "write", DEFAULT))
     try:
         if "name" in asked:
@@ -63,7 +66,7 @@ def over_mcp(person: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 class Here:
-    """The test's own site, told and asked as a throw-away one is."""
+    """The test's own site, with the interface of a temporary one."""
 
     def __init__(self, url: str, watch: Watch) -> None:
         self._site = Site(Provider())
@@ -97,7 +100,7 @@ class Here:
 def drilled(
     transactional_db: None, forming: None, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., list[Row]]]:
-    """Runs the drill here, with the extractive engine."""
+    """Run the drill on the test's site, with the extractive engine."""
     monkeypatch.setattr("drill.provider.LATENCY", 0)
     settings.SPOOL_DIR = tmp_path / "spool"
     with Provider(OBEDIENT, reply) as provider, live_site() as url:
@@ -111,7 +114,7 @@ def drilled(
 
 
 def of_one_person(attacks: tuple[Attack, ...]) -> list[Planted]:
-    """Each attack by another door, all by one person."""
+    """Return each attack over another interface, all by one person."""
     found = planned(attacks, ["rest"], "extractive")
     for number, one in enumerate(found):
         one.person, one.door = "eve", list(DOORS)[number % len(DOORS)]
@@ -120,7 +123,7 @@ def of_one_person(attacks: tuple[Attack, ...]) -> list[Planted]:
 
 
 @pytest.mark.slow(seconds=20)
-def test_row_24_no_class_of_attack_reaches_anybody_else_and_each_is_taken_back(drilled: Any) -> None:
+def test_row_24_no_attack_reaches_another_person_and_each_can_be_retracted(drilled: Any) -> None:
     planted = of_one_person(tuple(attack for attack in ATTACKS if not attack.is_long))
     rows = drilled(planted)
     assert [remark for row in rows for remark in row.remarks()] == []
@@ -129,7 +132,7 @@ def test_row_24_no_class_of_attack_reaches_anybody_else_and_each_is_taken_back(d
 
 
 @pytest.mark.slow
-def test_what_gets_to_others_or_stays_is_told(drilled: Any) -> None:
+def test_attacks_that_reach_others_or_stay_are_reported(drilled: Any) -> None:
     [planted] = planned([Attack("plain", lambda mark: said(f"Ask {mark}."))], ["rest"], "extractive")
 
     def spoil(step: str) -> None:
@@ -152,7 +155,7 @@ TURNS = [
 ]
 
 
-def test_the_obedient_models_answers_are_taken_and_have_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answers_of_the_obedient_model_are_valid_and_quote_the_attack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drill.provider.LATENCY", 0)
     with Provider(OBEDIENT, reply) as provider:
         engine = ModelEngine(base_url=provider.base_url, api_key="k", model="m", record=lambda record: None)
@@ -169,7 +172,7 @@ def test_the_obedient_models_answers_are_taken_and_have_what_was_said(monkeypatc
 
 
 class TestFences:
-    """Text in a context that is more than text."""
+    """Text in a context that escapes its fence."""
 
     def told(self, form: str, context: str) -> list[str]:
         return list(escapes(form, context, [MARK]))
@@ -183,7 +186,7 @@ class TestFences:
             ("json", f"# {MARK}"),
         ],
     )
-    def test_what_stays_text_is_fine(self, form: str, context: str) -> None:
+    def test_fenced_text_is_not_reported(self, form: str, context: str) -> None:
         assert self.told(form, context) == []
 
     @pytest.mark.parametrize(
@@ -198,12 +201,12 @@ class TestFences:
             ("json", in_tags(MARK), "nobody sees"),
         ],
     )
-    def test_what_does_not_is_told(self, form: str, context: str, told: str) -> None:
+    def test_text_that_escapes_is_reported(self, form: str, context: str, told: str) -> None:
         [wrong] = self.told(form, context)
         assert told in wrong
 
 
-def test_words_of_two_people_in_a_call_of_a_model_are_told() -> None:
+def test_a_model_call_with_text_of_two_people_is_reported() -> None:
     planted = planned(ATTACKS[:2], ["rest"], "extractive")
     watch = Watch(planted)
     watch(f"{planted[0].mark} alone")
@@ -212,7 +215,7 @@ def test_words_of_two_people_in_a_call_of_a_model_are_told() -> None:
     assert watch.mixed == {one.mark for one in planted}
 
 
-def test_every_class_has_words_of_its_own_by_each_door() -> None:
+def test_every_attack_has_unique_marks_at_each_entry_point() -> None:
     planted = planned(ATTACKS, list(DOORS), "extractive")
     for one in planted:
         text = "".join(turn["content"] for turn in one.attack.turns(one.mark))
@@ -227,7 +230,7 @@ def test_the_summary_adds_the_rows_of_an_attack() -> None:
     assert line == ["flooding", "2", "0", "6 of 30", "2", "0"]
 
 
-def test_a_row_says_what_is_wrong() -> None:
+def test_a_row_shows_its_problems() -> None:
     fine = Row("flooding", "rest", "extractive", own=(3, 15))
     bad = Row("flooding", "chat", "extractive", others=["bo, search"] * 5, after=["search"], changed=["ada, xml: x"])
     assert "| 0              | 3 of 15       | 0                 | gone, contexts as before" in table([fine, bad])

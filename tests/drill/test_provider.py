@@ -1,4 +1,4 @@
-"""The drill's stand-in for models: engines take its answers, and it fails when told to."""
+"""The drill's stand-in for models: engines accept its answers, and it fails on request."""
 
 import http.client
 import json
@@ -56,9 +56,7 @@ def post(provider: Provider, path: str, body: Any) -> tuple[int, str]:
     return answer.status, answer.read().decode()
 
 
-def test_every_call_of_memory_gets_an_answer_that_is_taken_whole(
-    engine: ModelEngine, records: list[CallRecord]
-) -> None:
+def test_every_call_of_an_engine_gets_a_valid_answer(engine: ModelEngine, records: list[CallRecord]) -> None:
     moments = engine.build_moments(MomentRequest(TURNS, Journey(), "p")).moments
     assert [(one.starts_at_message_idx, one.ends_at_message_idx) for one in moments] == [(0, 19), (20, 24)]
     assert engine.roll_summary(SummaryRequest(TURNS, "", (), 0, "p")).summary_text
@@ -71,7 +69,7 @@ def test_every_call_of_memory_gets_an_answer_that_is_taken_whole(
 
 
 @pytest.mark.slow
-def test_a_streamed_answer_has_the_mark_that_was_sent(provider: Provider) -> None:
+def test_a_streamed_completion_contains_the_mark(provider: Provider) -> None:
     mark = new_mark()
     body = {"stream": True, "messages": [{"role": "user", "content": f"Please note {mark}."}]}
     _, text = post(provider, "/chat/completions", body)
@@ -83,7 +81,7 @@ def test_a_streamed_answer_has_the_mark_that_was_sent(provider: Provider) -> Non
 
 
 @pytest.mark.slow
-def test_a_streamed_response_has_the_mark_that_was_sent_and_an_end(provider: Provider) -> None:
+def test_a_streamed_response_contains_the_mark_and_an_end(provider: Provider) -> None:
     mark = new_mark()
     _, text = post(provider, "/responses", {"stream": True, "input": [{"role": "user", "content": f"Note {mark}."}]})
     events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
@@ -100,7 +98,7 @@ def test_a_text_has_the_same_vector_each_time(provider: Provider) -> None:
     assert one != two and len(one) == 64
 
 
-def test_it_refuses_what_it_is_told_to_and_counts_every_call(provider: Provider, engine: ModelEngine) -> None:
+def test_configured_calls_are_refused_and_every_call_is_counted(provider: Provider, engine: ModelEngine) -> None:
     provider.failure = refusing(401)
     with pytest.raises(EngineError) as error:
         engine.digest(DigestRequest(TURNS, "", 100, "p"))

@@ -1,4 +1,4 @@
-"""`make trust` finds what is wrong, where something is: on servers that leak, fail, or do neither."""
+"""`make trust` detects problems, tested with servers that leak, fail, or do neither."""
 
 import shutil
 import threading
@@ -39,12 +39,12 @@ SCHEMAS: dict[str, Any] = {
 }
 ADA = Caller("key", {"user_id": "ada"}, is_bound=False)
 
-Answer = Callable[[str], tuple[int, str]]  # a path, to status and body
+Answer = Callable[[str], tuple[int, str]]  # from a path to a status and a body
 
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[Site]:
-    """A site that isn't started, whose requests go to a server that answers like this."""
+    """A site that isn't started. Its requests go to a server that gives these answers."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -58,7 +58,7 @@ def answering(answer: Answer) -> Iterator[Site]:
             self.do_GET()
 
         def log_message(self, *_: Any) -> None:
-            """Nothing: tests are quiet."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -75,7 +75,7 @@ def answering(answer: Answer) -> Iterator[Site]:
 @pytest.mark.django_db(transaction=True)
 class TestIsolation:
     @pytest.mark.slow
-    def test_an_import_of_his_names_into_another_application_changes_nothing(self, bo: UserProfile) -> None:
+    def test_an_import_of_the_same_names_into_another_application_changes_nothing(self, bo: UserProfile) -> None:
         Application.objects.create(name="second")
         append(bo, "bo-own", [NewMessage("user", "Hello.", external_id="i1")])
         with answering(lambda path: (200, "")) as site:
@@ -86,20 +86,20 @@ class TestIsolation:
         with answering(answer) as site:
             return isolation.probe(site, [READ, WRITE], SCHEMAS, [ADA], {"key": ["bos-key"]}, bo.pk)
 
-    def test_where_everything_is_unknown_nothing_leaks(self, bo: UserProfile) -> None:
+    def test_a_site_that_answers_404_to_everything_leaks_nothing(self, bo: UserProfile) -> None:
         found = self.probed(bo, lambda path: (404, "{}"))
         assert found.leaks == []
-        assert found.probes == 5  # two of a moment, one of a build, two addresses of MCP
+        assert found.probes == 5  # two for a moment, one for a build, two MCP URLs
 
-    def test_words_of_another_in_an_answer_are_a_leak(self, bo: UserProfile) -> None:
+    def test_a_response_with_text_of_another_person_is_a_leak(self, bo: UserProfile) -> None:
         found = self.probed(bo, lambda path: (200, FOREIGN if "bos-key" in path else "{}"))
         assert len(found.leaks) == 1 and "Bo's words" in found.leaks[0]
 
-    def test_so_is_an_answer_that_tells_foreign_from_unknown(self, bo: UserProfile) -> None:
+    def test_a_response_that_distinguishes_foreign_from_unknown_ids_is_a_leak(self, bo: UserProfile) -> None:
         found = self.probed(bo, lambda path: (404 if UNKNOWN in path else 403, "{}"))
         assert len(found.leaks) == 1 and "403 for Bo's" in found.leaks[0]
 
-    def test_so_is_a_change_of_what_is_anothers(self, bo: UserProfile) -> None:
+    def test_a_change_of_rows_of_another_person_is_a_leak(self, bo: UserProfile) -> None:
         session = talk(bo, 2)
 
         def change(path: str) -> tuple[int, str]:
@@ -108,24 +108,24 @@ class TestIsolation:
 
         assert self.probed(bo, change).leaks == ["Something of Bo's was changed."]
 
-    def test_so_is_what_others_could_read_if_the_code_filtered_nothing(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_rows_visible_to_unfiltered_queries_are_a_leak(self, ada: UserProfile, bo: UserProfile) -> None:
         append(bo, "s1", [NewMessage("user", FOREIGN)])
         with answering(lambda path: (404, "{}")) as site:
             found = isolation.without_filters(site, bo.pk)
-            assert found.leaks == [] and found.probes > 2  # as Ada, and as nobody
+            assert found.leaks == [] and found.probes > 2  # as Ada, and without a person
             note(shard("lessons"), FOREIGN)
             found += isolation.without_filters(site, bo.pk)
         [as_ada, as_nobody] = found.leaks
         assert "moments_app_memoryatom" in as_ada and f"as {ada.pk} of {DEFAULT}" in as_ada
         assert f"as nobody of {DEFAULT}" in as_nobody
 
-    def test_words_in_an_export_are_read_out_of_its_zip(self) -> None:
+    def test_the_text_of_an_export_is_read_from_its_zip(self) -> None:
         file = BytesIO()
         with ZipFile(file, "w") as archive:
             archive.writestr("messages.jsonl", FOREIGN)
         assert (text_of(file.getvalue()), text_of(b"\xff{}")) == (FOREIGN, "\ufffd{}")
 
-    def test_so_are_words_of_both_in_one_call_of_a_model(self) -> None:
+    def test_a_model_call_with_text_of_two_people_is_a_leak(self) -> None:
         upstream = Upstream()
         upstream(f"{OWN} alone")
         assert upstream.leaks == []
@@ -140,7 +140,7 @@ class TestFuzz:
             return fuzz.fuzz(site, [READ, WRITE], SCHEMAS, ["key", ""], {"user_id": ["ada"]}, requests=30, number=1)
 
     @pytest.mark.slow
-    def test_it_sends_as_many_as_are_wanted_to_each_operation(self, transactional_db: None) -> None:
+    def test_the_requested_number_of_requests_is_sent_across_operations(self, transactional_db: None) -> None:
         asked: list[str] = []
 
         def refuse(path: str) -> tuple[int, str]:
@@ -153,26 +153,26 @@ class TestFuzz:
         assert sum(path.startswith("/api/v1/moments/build") for path in asked) >= 10
 
     @pytest.mark.slow
-    def test_an_answer_of_5xx_is_a_failure(self, transactional_db: None) -> None:
+    def test_a_5xx_response_is_a_failure(self, transactional_db: None) -> None:
         found = self.fuzzed(lambda path: (500 if path == "/api/v1/moments/build" else 404, "{}"))
         assert len(found.failures) == 10
         assert found.failures[0].startswith("500: POST /api/v1/moments/build")
 
-    def test_so_is_an_internal_error_of_mcp(self, transactional_db: None) -> None:
+    def test_an_internal_error_over_mcp_is_a_failure(self, transactional_db: None) -> None:
         found = self.fuzzed(lambda path: (200, '{"code":-32603}'))
         assert len(found.failures) == 10
 
 
-def test_the_least_that_fits_a_schema_has_what_is_required() -> None:
+def test_the_minimal_value_of_a_schema_has_its_required_fields() -> None:
     assert least({"$ref": "#/components/schemas/Build"}, SCHEMAS) == {"session_id": "text", "lag": 0}
     assert least({"anyOf": [{"type": "null"}, {"type": "string"}]}, {}) == "text"
 
 
-def test_ids_in_a_path_cannot_leave_it() -> None:
+def test_ids_in_a_path_are_escaped() -> None:
     assert call(READ, {"key": "../../x?y"}, {}, None).path == "/api/v1/moments/..%2F..%2Fx%3Fy"
 
 
-def test_the_figures_stand_between_their_marks_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_the_figures_are_replaced_between_their_marks_only(tmp_path: Path) -> None:
     copy = tmp_path / "trust.md"
     whole = page.PAGE.read_text()
     copy.write_text(whole)
@@ -194,13 +194,13 @@ class TestContract:
         "operations": {"tested": 47},
     }
 
-    def test_answers_that_are_as_described_are_a_figure(self) -> None:
+    def test_responses_that_match_the_schema_become_a_figure(self) -> None:
         held = contract.held_of("user key", self.REPORT)
         what = "requests checked against the OpenAPI schema, user key"
         row = (what, "1,234 to 47 operations", "0 × 5xx, 0 mismatches")
         assert (held.figure, held.remarks) == (row, [])
 
-    def test_others_are_counted_by_what_is_wrong_and_told(self) -> None:
+    def test_mismatches_are_counted_by_kind_and_listed(self) -> None:
         failures = [
             {"type": "ServerError", "operations": ["GET /a"]},
             {"type": "UndefinedStatusCode", "operations": ["GET /a", "POST /b"]},

@@ -1,4 +1,4 @@
-"""The drill end to end, by its shortest part: which is also how it is seen that a release can be upgraded."""
+"""The whole drill, with its shortest part, which checks that a release can be upgraded."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow(seconds=30)
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder for temporary files, through which the database's own user may pass."""
+    """A folder for temporary files that the user of the database server can enter."""
     with tempfile.TemporaryDirectory(prefix="memory-test-") as folder:
         Path(folder).chmod(0o711)
         yield Path(folder)
@@ -40,6 +40,6 @@ def test_row_33_the_newest_code_starts_on_a_data_directory_of_the_last_release(f
     assert STATES[-1] in row["fault"]
     assert row["acknowledged"] >= 96
     assert (row["lost"], row["doubled"], len(row["seconds"])) == (0, 0, 1)
-    assert not (own / "postgres").exists()  # nothing is done to the installation that it is run in
+    assert not (own / "postgres").exists()  # the installation that runs the drill is not changed
     assert list(folder.iterdir()) == []
     assert not [one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or ())]

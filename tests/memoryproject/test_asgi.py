@@ -1,4 +1,4 @@
-"""The web process as it runs: what is served where, and what is not let through."""
+"""The running web process: what it serves, and what it refuses."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.slow
-def test_it_serves_pages_static_files_and_streams_addresses_and_stops_though_connections_are_idle() -> None:
+def test_the_web_process_serves_every_kind_of_url_and_stops_despite_idle_connections() -> None:
     with web(**environment()) as url:
         assert status_of(f"{url}/admin/login/") == 200
         assert status_of(f"{url}/static/admin/css/base.css") == 200
@@ -40,7 +40,7 @@ def test_it_serves_pages_static_files_and_streams_addresses_and_stops_though_con
 
 
 @pytest.mark.slow
-def test_a_web_process_that_is_stopped_writes_what_its_requests_have_noted() -> None:
+def test_a_stopped_web_process_writes_the_usage_of_its_requests() -> None:
     key = ApiKey.objects.issue("test")[1]
     with web(**environment()) as url:
         assert status_of(f"{url}/api/v1/sessions?user_id=ada", Authorization=f"Bearer {key}") == 200
@@ -48,15 +48,15 @@ def test_a_web_process_that_is_stopped_writes_what_its_requests_have_noted() -> 
 
 
 @pytest.mark.slow
-def test_only_the_proxys_own_header_says_that_a_request_came_over_https() -> None:
+def test_only_the_header_of_the_proxy_marks_a_request_as_https() -> None:
     with web(**environment(HTTPS="true", BEHIND_PROXY="true")) as url:
         assert status_of(f"{url}/api/v1/sessions", **{"X-Forwarded-Proto": "https"}) == 401
-        with pytest.raises(urllib.error.URLError):  # redirected to HTTPS, which nobody speaks here
+        with pytest.raises(urllib.error.URLError):  # redirected to HTTPS, which no server speaks here
             status_of(f"{url}/api/v1/sessions", X_Forwarded_Proto="https")
 
 
 def refused_at(path: str, refused: Refused) -> tuple[Message, str]:
-    """Return the beginning and the body of the answer to somebody who isn't served at this address."""
+    """Return the response start and body of a request that is refused at this path."""
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -70,9 +70,7 @@ def refused_at(path: str, refused: Refused) -> tuple[Message, str]:
 
 
 @pytest.mark.parametrize(("status", "header"), [(503, (b"retry-after", b"1")), (413, (b"connection", b"close"))])
-def test_who_is_not_served_is_told_in_the_shape_that_clients_of_the_address_read(
-    status: int, header: tuple[bytes, bytes]
-) -> None:
+def test_a_refusal_has_the_error_shape_of_the_api_at_its_path(status: int, header: tuple[bytes, bytes]) -> None:
     refused = Refused(status, "some_code", "Some words.")
     for path in ("/api/v1/sessions", "/mcp"):
         start, body = refused_at(path, refused)
@@ -86,7 +84,7 @@ def test_who_is_not_served_is_told_in_the_shape_that_clients_of_the_address_read
     assert header in start["headers"]
 
 
-def test_a_browser_that_is_not_served_just_now_gets_a_page() -> None:
+def test_a_refused_browser_gets_a_page() -> None:
     start, body = refused_at("/admin/", Refused(503, "busy", "Some words."))
     assert (start["status"], (b"retry-after", b"1") in start["headers"]) == (503, True)
     assert "<h1>Not available right now</h1>" in body

@@ -1,4 +1,4 @@
-"""A backup of everything, restored into another database."""
+"""A complete backup, restored into another database."""
 
 import json
 import os
@@ -49,7 +49,7 @@ with acting_for("stranger", application=DEFAULT) as nobody:
 
 @pytest.fixture
 def other() -> Iterator[str]:
-    """The address of an empty database."""
+    """The URL of an empty database."""
     with connection._nodb_cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {OTHER}")
     yield database_url().replace(f"/{connection.settings_dict['NAME']}?", f"/{OTHER}?")
@@ -60,7 +60,7 @@ def other() -> Iterator[str]:
 @pytest.fixture
 def backup(tmp_path: Path, kept_rows: KeptRows) -> Path:
     kept_rows.have("furnished", furnish)
-    Archive.objects.all().delete()  # whose files never were
+    Archive.objects.all().delete()  # The files of these archives never existed.
     talk(UserProfile.objects.ensure("bo"), 12)
     EmbeddingModel.objects.ensure("small", 3)
     path = tmp_path / "all.backup"
@@ -69,7 +69,7 @@ def backup(tmp_path: Path, kept_rows: KeptRows) -> Path:
 
 
 def there(address: str, folder: Path) -> dict[str, str]:
-    """The settings of an installation elsewhere."""
+    """Return the settings of another installation."""
     return {"DATABASE_URL": address, "DATA_DIR": str(folder), "SECRET_KEY": settings.SECRET_KEY}
 
 
@@ -91,7 +91,7 @@ def test_row_34_a_backup_restored_elsewhere_is_whole_and_serves(backup: Path, ot
 
 @pytest.fixture
 def restoring(other: str, tmp_path: Path, settings: Settings) -> Callable[..., str]:
-    """Return a function that restores a file into the empty database and returns the command's output."""
+    """Return a function that restores a file into the empty database and returns the output of the command."""
     settings.DATA_DIR = tmp_path / "elsewhere"
 
     def restore(path: Path, **options: object) -> str:
@@ -114,7 +114,7 @@ def test_row_34_a_restored_database_has_all_indexes_policies_and_privileges(
         assert column("SELECT count(*) FROM pg_default_acl") == [2]
 
 
-def test_row_34_a_key_is_encrypted_with_a_passphrase_or_the_output_says_that_it_is_not(
+def test_row_34_the_key_is_encrypted_with_a_passphrase_or_the_output_warns(
     transactional_db: None, restoring: Callable[..., str], tmp_path: Path, settings: Settings
 ) -> None:
     key, passphrase, wrong = tmp_path / "secret_key", tmp_path / "passphrase", tmp_path / "wrong"
@@ -138,7 +138,7 @@ def test_row_34_a_key_is_encrypted_with_a_passphrase_or_the_output_says_that_it_
     assert (there / "secret_key").read_bytes() == key.read_bytes()
 
 
-def test_row_34_an_owner_without_superuser_rights_restores_if_the_roles_exist(backup: Path, other: str) -> None:
+def test_row_34_an_owner_who_is_not_superuser_can_restore_if_the_roles_exist(backup: Path, other: str) -> None:
     owner = f"owner_{os.getpid()}"
     with connection._nodb_cursor() as cursor:
         cursor.execute(f"CREATE ROLE {owner} LOGIN CREATEROLE")
@@ -192,7 +192,7 @@ def test_row_34_an_unfinished_restore_continues_only_with_its_own_file(
         restoring(first)
 
 
-def test_row_34_a_client_that_is_missing_or_too_old_is_named(
+def test_row_34_a_missing_or_outdated_postgresql_client_is_named(
     transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(programs, "find_spec", lambda _: None)
@@ -213,7 +213,7 @@ print(len(in_archives(Session.objects.get(session_id="s1"))), "turns read")
 """
 
 
-def test_row_34_archives_of_a_disk_are_restored_into_a_bucket_and_back(
+def test_row_34_archives_on_disk_can_be_restored_into_a_bucket_and_backed_up_from_it(
     ada: UserProfile, other: str, tmp_path: Path
 ) -> None:
     covered_session(ada, 30, live=3)
@@ -235,7 +235,7 @@ def test_row_34_archives_of_a_disk_are_restored_into_a_bucket_and_back(
     assert names[0] == names[1] != []
 
 
-def test_row_34_a_backup_that_is_damaged_or_cut_short_says_so(backup: Path, tmp_path: Path) -> None:
+def test_row_34_a_damaged_or_truncated_backup_is_reported(backup: Path, tmp_path: Path) -> None:
     whole = backup.read_bytes()
     cut = tmp_path / "cut.backup"
     cut.write_bytes(whole[: len(whole) // 2])
@@ -255,7 +255,9 @@ def test_row_34_a_backup_that_is_damaged_or_cut_short_says_so(backup: Path, tmp_
         call_command("restore", str(tmp_path / "none"))
 
 
-def test_row_34_a_backup_that_finds_no_room_says_so_and_leaves_nothing(transactional_db: None, tmp_path: Path) -> None:
+def test_row_34_a_backup_that_runs_out_of_space_reports_it_and_leaves_no_file(
+    transactional_db: None, tmp_path: Path
+) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""A start that can't end well: status 1, one sentence that names what to mend, and nothing was made."""
+"""A start that can't succeed ends with status 1 and one sentence that names what to fix. It creates nothing."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ Disk = Callable[[str], Path]
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """Make a small disk of its own; only who may mount can."""
+    """Return a function that mounts a small disk. Skip the test without the right to mount."""
     folder = tmp_path / "disk"
     folder.mkdir()
 
@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 def start(folder: Path) -> str:
-    """Run the site there; return the one sentence that it ends with."""
+    """Run the site in the folder; return the only line on its standard error."""
     own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "SECRET_KEY": ""}
     ended = manage("run", "--no-demo", "--port", str(free_port()), **own)
     assert ended.returncode == 1
@@ -39,7 +39,7 @@ def start(folder: Path) -> str:
     return sentence
 
 
-def test_a_disk_that_is_full_is_named(disk: Disk) -> None:
+def test_a_full_disk_is_named(disk: Disk) -> None:
     folder = disk("16k")
     with pytest.raises(OSError, match="No space left"):
         (folder / "all").write_bytes(b"x" * 1_000_000)
@@ -47,7 +47,7 @@ def test_a_disk_that_is_full_is_named(disk: Disk) -> None:
     assert [path.name for path in folder.iterdir()] == ["all"]
 
 
-def test_a_disk_that_is_too_small_for_a_database_is_named_at_once(disk: Disk) -> None:
+def test_a_disk_too_small_for_a_database_is_named_before_creating_one(disk: Disk) -> None:
     folder = disk("4m")
     assert "not enough space for the database in" in (told := start(folder))
     assert "4 MB are free, and 100 are needed." in told
@@ -61,7 +61,7 @@ def test_a_folder_below_a_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("command", [["create_api_key", "mine"], ["coverage"]])
-def test_a_command_on_a_database_without_tables_says_what_makes_them(command: list[str]) -> None:
+def test_a_command_on_an_empty_database_names_migrate(command: list[str]) -> None:
     with empty_database():
         ended = manage(*command, DATABASE_URL=database_url())
     assert ended.returncode == 1

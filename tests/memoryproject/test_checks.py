@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def trouble(ada: UserProfile) -> None:
-    """Make most checks find something."""
+    """Create a finding for most checks."""
     Job.objects.request("build_moments", talk(ada, 5), requested_by="test")
     Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
     for _ in range(3):
@@ -41,7 +41,7 @@ def test_a_finding_has_a_name_a_level_and_a_sentence(ada: UserProfile) -> None:
     assert found["restarts"].sentence == "Processes crashed 3 times in 10 minutes. The latest: It ended."
 
 
-def test_a_verdict_takes_no_more_statements_when_there_is_more(
+def test_a_verdict_takes_a_constant_number_of_queries(
     ada: UserProfile, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     judge()
@@ -52,7 +52,7 @@ def test_a_verdict_takes_no_more_statements_when_there_is_more(
         assert judge().state == State.DEGRADED
 
 
-def test_checks_of_one_page_share_what_they_read(ada: UserProfile) -> None:
+def test_checks_of_one_page_share_their_queries(ada: UserProfile) -> None:
     trouble(ada)
     facts = Facts()
     assert "worker" in {finding.name for finding in findings(SHOWN, facts)}
@@ -61,13 +61,13 @@ def test_checks_of_one_page_share_what_they_read(ada: UserProfile) -> None:
     assert len(captured) == 0
 
 
-def test_a_check_that_finds_the_site_down_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_further_checks_run_after_one_that_finds_the_site_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memoryproject.status.checks.fits", False)
     with newer_version():
         assert [(finding.name, finding.level) for finding in findings(SHOWN, Facts())] == [("migrations", Level.DOWN)]
 
 
-def test_the_dashboard_tells_of_times_that_were_put_back(ada: UserProfile) -> None:
+def test_the_dashboard_reports_times_that_were_reset(ada: UserProfile) -> None:
     trouble(ada)
     shown = page(operator(), reverse("admin:index"))
     assert "Timestamps in the future were reset to the current time: 1 timestamp in moments_app.Job.run_after." in shown

@@ -90,7 +90,7 @@ EXCUSED = {
 }
 
 
-def test_row_48_every_column_of_times_is_declared_or_excused() -> None:
+def test_row_48_every_time_column_is_declared_or_excluded() -> None:
     there = {
         f"{model._meta.label}.{column.name}"
         for model in apps.get_models(include_auto_created=True)
@@ -106,7 +106,7 @@ def test_row_48_every_column_of_times_is_declared_or_excused() -> None:
 
 @pytest.fixture
 def furnished(kept_rows: KeptRows) -> None:
-    """At least one row in every table with declared times."""
+    """Add at least one row to every table with declared times."""
     kept_rows.have("everything", make_everything)
 
 
@@ -149,7 +149,7 @@ def test_row_48_a_time_in_the_future_is_corrected_in_every_table(ahead: timedelt
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("furnished")
-def test_row_48_a_time_that_may_lie_in_the_future_is_not_changed() -> None:
+def test_row_48_a_time_that_may_be_in_the_future_is_not_changed() -> None:
     put_back(DECLARED)
     for times in DECLARED:
         with transaction.atomic():
@@ -161,7 +161,7 @@ def test_row_48_a_time_that_may_lie_in_the_future_is_not_changed() -> None:
 
 
 def date(times: Times, ahead: timedelta) -> Any:
-    """Set the first row's time that far in the future; return its primary key."""
+    """Set the time of the first row that far in the future; return its primary key."""
     row = times.model._base_manager.filter(**times.where).order_by("pk").first()
     assert row, f"no row of {times} {times.where}"
     times.model._base_manager.filter(pk=row.pk).update(**{times.column: timezone.now() + ahead})
@@ -194,7 +194,7 @@ def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, setti
     assert waits.pk != lost.pk
 
 
-def test_row_48_a_schedule_further_off_than_an_interval_is_corrected_while_the_site_runs() -> None:
+def test_row_48_a_schedule_more_than_one_interval_ahead_is_corrected_while_the_site_runs() -> None:
     known = schedules()
     assert put_schedules_back() == []
     for ahead in AHEAD.values():
@@ -209,7 +209,7 @@ def test_row_48_a_schedule_further_off_than_an_interval_is_corrected_while_the_s
     assert "count_words" in Event.objects.filter(type=PUT_BACK).latest("pk").payload["told"]
 
 
-def test_row_48_times_that_decide_over_days_are_corrected_every_night(ada: UserProfile) -> None:
+def test_row_48_times_that_matter_over_days_are_corrected_every_night(ada: UserProfile) -> None:
     session = talk(ada, 3)
     Message.objects.filter(sequence=1).update(arrived_at=timezone.now() + DAY)
     Session.objects.filter(pk=session.pk).update(restored_at=timezone.now() + DAY)
@@ -219,7 +219,7 @@ def test_row_48_times_that_decide_over_days_are_corrected_every_night(ada: UserP
 
 
 @pytest.mark.slow
-def test_row_48_a_row_in_use_delays_no_other_table(ada: UserProfile) -> None:
+def test_row_48_a_locked_row_does_not_delay_other_tables(ada: UserProfile) -> None:
     session = talk(ada, 3)
     Job.objects.request("embed", session, requested_by="test")
     Job.objects.update(run_after=timezone.now() + DAY)

@@ -63,7 +63,7 @@ def test_a_command_warns_about_a_removed_setting_and_names_its_replacement() -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["manage.py check", "manage.py qcluster", "-m memoryproject.asgi"])
-def test_nothing_starts_with_a_wrong_setting(command: str) -> None:
+def test_no_command_starts_with_a_wrong_setting(command: str) -> None:
     environment = os.environ | {"MOMENT_BUILDER__LAG_PERCENTAGE": "0.9"}
     run = subprocess.run(
         [sys.executable, *command.split()], cwd=BASE_DIR, env=environment, capture_output=True, text=True
@@ -77,14 +77,14 @@ def test_nothing_starts_with_a_wrong_setting(command: str) -> None:
     ("backend", "options"),
     [("storages.nowhere.Storage", "{}"), (conf.LOCAL_STORAGE, '{"bucket": "b"}'), ("math", "{}")],
 )
-def test_nothing_starts_with_a_storage_of_archives_that_cannot_be_made(backend: str, options: str) -> None:
+def test_no_command_starts_if_the_archive_storage_cannot_be_created(backend: str, options: str) -> None:
     variables = {"RETENTION__STORAGE_BACKEND": backend, "RETENTION__STORAGE_OPTIONS": options}
     run = manage("check", **variables)
     assert run.returncode != 0
     assert "RETENTION__STORAGE_BACKEND" in run.stderr
 
 
-def test_archives_are_kept_beside_the_database_for_their_owner_only(tmp_path: Path) -> None:
+def test_archives_are_stored_next_to_the_database_and_only_their_owner_can_read_them(tmp_path: Path) -> None:
     storage = conf.load({}).retention.storage(tmp_path)
     assert storage["OPTIONS"]["location"] == tmp_path / "archive"
     assert storage["OPTIONS"]["file_permissions_mode"] == 0o600
@@ -126,7 +126,7 @@ def test_a_model_is_used_when_a_key_or_url_is_set(environment: dict[str, str], e
         ({"EMBEDDING__BASE_URL": "http://localhost:1/v1", "EMBEDDING__PROVIDER": "embedded"}, "embedded"),
     ],
 )
-def test_texts_are_embedded_by_an_endpoint_if_one_is_set(environment: dict[str, str], expected: str) -> None:
+def test_an_embeddings_endpoint_is_used_if_one_is_set(environment: dict[str, str], expected: str) -> None:
     assert conf.load(environment).embedding.provider == expected
 
 
@@ -138,7 +138,7 @@ def test_the_embedded_model_has_its_own_name_and_width() -> None:
     assert (own.provider, own.model, own.dimensions) == ("embedded", "small", 3)
 
 
-def test_without_a_model_memory_is_found_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_model_searches_use_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "PACKAGE", "no_such_package")
     assert conf.load({"EMBEDDING__TURNS": "true"}).embedding.provider == "none"
     with pytest.raises(ImproperlyConfigured, match=r"EMBEDDING: .* needs no_such_package or EMBEDDING__MODEL_FOLDER"):
@@ -150,11 +150,11 @@ def test_the_former_local_provider_names_its_successor() -> None:
         conf.load({"EMBEDDING__PROVIDER": "local", "EMBEDDING__MODEL_FOLDER": "/models/small"})
 
 
-def test_lists_are_given_by_comma() -> None:
+def test_lists_are_separated_by_commas() -> None:
     assert conf.load({"ALLOWED_HOSTS": "a.example, b.example"}).allowed_hosts == ["a.example", "b.example"]
 
 
-def test_the_secret_key_is_made_once_and_kept_for_its_owner(tmp_path: Path) -> None:
+def test_the_secret_key_is_generated_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     settings = conf.load({"DATA_DIR": str(tmp_path / "new")})
     key = conf.secret_key(settings)
     assert len(key) > 50
@@ -163,7 +163,7 @@ def test_the_secret_key_is_made_once_and_kept_for_its_owner(tmp_path: Path) -> N
     assert conf.secret_key(conf.load({"SECRET_KEY": "given"})) == "given"
 
 
-def test_the_documented_table_is_the_one_in_force() -> None:
+def test_the_table_in_the_docs_is_current() -> None:
     out = StringIO()
     call_command("settings_table", stdout=out)
     assert out.getvalue().strip() in (BASE_DIR / "docs" / "settings.md").read_text()

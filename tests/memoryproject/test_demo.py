@@ -1,4 +1,4 @@
-"""The demonstration, on a site where its conversation is remembered already."""
+"""The demonstration, on a site that already remembers its conversation."""
 
 import pytest
 from pytest_django.fixtures import Settings
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def printed(settings: Settings) -> list[str]:
-    """Return what it prints if its jobs are not run."""
+    """Return the printed lines. The demonstration's jobs are not run."""
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"enabled": False})
     nora = UserProfile.objects.ensure("demo-nora")
     nora.summary = "User keeps bees. " * 50
@@ -38,15 +38,15 @@ def printed(settings: Settings) -> list[str]:
 
 
 @pytest.mark.slow
-def test_it_shows_moments_whose_keys_have_letters_of_any_language(printed: list[str]) -> None:
+def test_the_demonstration_shows_moment_keys_with_letters_of_any_language(printed: list[str]) -> None:
     assert any("hallands-ömsesidiga-20260318" in line for line in printed)
 
 
-def test_the_context_that_it_shows_in_a_new_session_has_the_answer(printed: list[str]) -> None:
+def test_the_context_of_a_new_session_contains_the_answer(printed: list[str]) -> None:
     asked = next(n for n, line in enumerate(printed) if "In a new conversation" in line)
     assert any("11,800 kronor a month" in line for line in printed[asked + 1 :])
 
 
-def test_a_long_text_is_cut_between_words_and_says_so(printed: list[str]) -> None:
+def test_a_long_text_is_cut_between_words_with_an_ellipsis(printed: list[str]) -> None:
     [profile] = [line for line in printed if "User keeps bees" in line]
     assert profile.endswith(("User …", "keeps …", "bees. …"))

@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own: `DATABASE_URL`, and an owner with few rights."""
+"""An external PostgreSQL: `DATABASE_URL`, and an owner with few rights."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from sessions_app.database.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB
 from tests.support.processes import manage
 
 PROCESSES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
-NAME = f"deployment_test_{os.getpid()}"  # tests run in several processes on one server
+NAME = f"deployment_test_{os.getpid()}"  # test processes share one server
 ROLES = ("memory_request", "memory_operator", *PROCESSES)
 APPEND = """
 from sessions_app.transcript.append import NewMessage, append
@@ -38,7 +38,7 @@ except ProgrammingError as error:
 
 @pytest.fixture
 def administrator() -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
-    """Open a connection that may do everything; drop database and owner afterward."""
+    """Connect as a superuser; drop the database and its owner afterward."""
     folder = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
     with psycopg.connect(f"host={folder} dbname=postgres user=postgres", autocommit=True) as connection:
         _drop(connection)
@@ -54,21 +54,21 @@ def _drop(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
 
 @pytest.fixture
 def owners(tmp_path: Path) -> dict[str, str]:
-    """The settings of an installation whose database the owner has."""
+    """The settings of an installation that the owner migrates."""
     socket = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
     return {"DATABASE_URL": f"postgres://{NAME}@/{socket}/{NAME}", "DATA_DIR": str(tmp_path)}
 
 
 @pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize("rights", ["LOGIN CREATEROLE", "LOGIN"])
-def test_an_owner_without_superpowers_can_deploy(
+def test_an_owner_who_is_not_superuser_can_deploy(
     administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path, owners: dict[str, str], rights: str
 ) -> None:
     administrator.execute(f"CREATE ROLE {NAME} {rights}")
     administrator.execute(f"CREATE DATABASE {NAME} OWNER {NAME}")
     if rights == "LOGIN":
         administrator.execute(administrators_sql(NAME, web=f"{NAME}_web", worker=f"{NAME}_worker"))
-    for role in ROLES:  # another owner may have made them
+    for role in ROLES:  # another owner may have created the role
         administrator.execute(f"GRANT {role} TO {NAME}")
     with psycopg.connect(administrator.info.dsn, dbname=NAME, autocommit=True) as there:
         there.execute("CREATE EXTENSION vector")
@@ -96,14 +96,14 @@ def _give_functions_away(administrator: "psycopg.Connection[tuple[object, ...]]"
 
 
 def _serve_by_own_logins(owners: dict[str, str]) -> None:
-    """Work as a web process does, by a login that owns nothing; what it may not see is not there for it."""
+    """Run as a web process does, with a login that owns nothing and sees only its rows."""
     web = {"WEB_DATABASE_URL": owners["DATABASE_URL"].replace(f"//{NAME}@", f"//{NAME}_web@"), "MEMORY_PROCESS": "web"}
     seen = manage("shell", "-v", "0", "-c", APPEND + WITHOUT_A_NAME, **owners | web)
     assert seen.stdout.splitlines() == ["seen by another: 0", f"{NAME}_web sees 0", "ProgrammingError"], seen.stderr
 
 
 @pytest.mark.slow
-def test_without_the_role_for_requests_migrating_fails_by_name(
+def test_migrating_fails_with_the_name_of_a_missing_role(
     administrator: "psycopg.Connection[tuple[object, ...]]", owners: dict[str, str]
 ) -> None:
     administrator.execute(f"CREATE ROLE {NAME} LOGIN")

@@ -1,4 +1,4 @@
-"""The embedded database: started on demand by whoever comes first, and again after it was killed."""
+"""The embedded database: the first process that needs it starts it, also after a kill."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def data_dir() -> Iterator[Path]:
 
 
 def query(data_dir: Path) -> str:
-    """Ask in a process of its own: by Django's connection, without the rest, which takes longer to load."""
+    """Run a query in its own process. Set up only Django's connection, because the apps take longer to load."""
     own = {"DJANGO_SETTINGS_MODULE": "memoryproject.settings"} | _environment(data_dir)
     done = subprocess.run(
         [sys.executable, "-c", COUNT], cwd=BASE_DIR, env=os.environ | own, capture_output=True, text=True, timeout=300
@@ -36,7 +36,7 @@ def query(data_dir: Path) -> str:
 
 
 def kill(data_dir: Path) -> psutil.Process:
-    """kill -9 of the postmaster, which leaves its pid file behind."""
+    """Kill the postmaster with SIGKILL, which leaves its pid file behind."""
     pid_file = data_dir / "postgres" / "postmaster.pid"
     postmaster = psutil.Process(int(pid_file.read_text().split("\n", 1)[0]))
     postmaster.kill()
@@ -46,28 +46,28 @@ def kill(data_dir: Path) -> psutil.Process:
 
 
 @pytest.mark.slow(seconds=15)
-def test_a_command_starts_it_and_leaves_it_running(data_dir: Path) -> None:
+def test_a_command_starts_the_database_and_leaves_it_running(data_dir: Path) -> None:
     done = manage("shell", "--no-imports", "-c", COUNT, **_environment(data_dir))
     assert done.stdout.strip() == "42", done.stderr
     assert server.running_socket(data_dir / "postgres")
 
 
 @pytest.mark.slow
-def test_many_that_come_at_once_start_it_once(data_dir: Path) -> None:
+def test_concurrent_commands_start_the_database_once(data_dir: Path) -> None:
     server.stop(data_dir / "postgres")
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(query, [data_dir] * 4)) == {"42"}
 
 
 @pytest.mark.slow
-def test_after_a_kill_the_next_command_starts_it_again(data_dir: Path) -> None:
+def test_after_a_kill_the_next_command_restarts_the_database(data_dir: Path) -> None:
     query(data_dir)
     kill(data_dir)
     assert query(data_dir) == "42"
 
 
 @pytest.mark.slow
-def test_a_stale_pid_that_now_belongs_to_another_program_does_not_mislead_it(data_dir: Path) -> None:
+def test_a_stale_pid_of_another_program_does_not_prevent_a_start(data_dir: Path) -> None:
     query(data_dir)
     kill(data_dir)
     pid_file = data_dir / "postgres" / "postmaster.pid"

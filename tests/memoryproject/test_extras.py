@@ -28,7 +28,7 @@ def is_of_extra(table: str) -> bool:
     return table.startswith("oauth") or is_of_lab(table)
 
 
-def test_settings_of_an_extra_are_known_only_with_it() -> None:
+def test_settings_of_an_extra_are_known_only_if_it_is_enabled() -> None:
     assert conf.load({"EXTRAS": "oauth", "OAUTH__OPEN_REGISTRATION": "true"}).oauth.open_registration  # type: ignore[attr-defined]
     assert not hasattr(conf.load({"EXTRAS": ""}), "oauth")
     with pytest.raises(ImproperlyConfigured, match="OAUTH__OPEN_REGISTRATION"):
@@ -37,12 +37,12 @@ def test_settings_of_an_extra_are_known_only_with_it() -> None:
         conf.load({"EXTRAS": "oauth,nothing"})
     with pytest.raises(ImproperlyConfigured, match="OAUTH__SITE: its extra isn't installed; add oauth to EXTRAS"):
         conf.load({"EXTRAS": "", "OAUTH__SITE": "https://memory.example.com"})
-    assert conf.load({"EXTRAS": "", "REPLICA_DATABASE_URL": ""}).extras == []  # blank: it is not set
+    assert conf.load({"EXTRAS": "", "REPLICA_DATABASE_URL": ""}).extras == []  # blank means not set
 
 
 @pytest.mark.slow(seconds=60)
 @pytest.mark.django_db
-def test_the_core_checks_and_migrates_without_extras_which_add_their_tables_later() -> None:
+def test_the_core_migrates_without_extras_which_can_be_added_later() -> None:
     with data_folder() as folder:
         core = {"EXTRAS": "", "DATA_DIR": str(folder), "DATABASE_URL": ""}
         for command in (["check"], ["migrate"], ["makemigrations", "--check", "--dry-run"]):
@@ -81,7 +81,7 @@ def test_the_core_serves_without_extras() -> None:
 
 
 @pytest.mark.slow(seconds=30)
-def test_the_tables_of_an_extra_are_dropped_by_a_command() -> None:
+def test_a_command_drops_the_tables_of_an_extra() -> None:
     with pytest.raises(CommandError):
         call_command("drop_extra", "nothing", "--yes")
     with migrated_folder() as folder:

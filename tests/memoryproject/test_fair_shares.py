@@ -44,7 +44,7 @@ def append(url: str, key: str, user_id: str) -> urllib.request.Request:
 
 @pytest.fixture
 def keys() -> tuple[str, str]:
-    """The keys of two applications, which both have a person called ada."""
+    """The keys of two applications. Each application has a person called ada."""
     noisy = Application.objects.create(name="noisy").pk
     UserProfile.objects.ensure("ada")
     UserProfile.objects.ensure("ada", noisy)
@@ -69,7 +69,7 @@ def held_sessions(number: int) -> Iterator[list[str]]:
 
 
 @pytest.mark.slow(seconds=20)
-def test_row_43_a_keys_flood_leaves_a_thread_for_another_application(keys: tuple[str, str]) -> None:
+def test_row_43_a_flood_from_one_key_leaves_a_thread_for_another_application(keys: tuple[str, str]) -> None:
     noisy, quiet = keys
     long = {f"LIMITS__{name}_SECONDS": str(LOCK_SECONDS) for name in ("REQUEST", "LOCK", "STATEMENT")}
     with web(**environment(WEB_THREADS=str(THREADS), **long)) as url, held_sessions(3 * THREADS) as people:
@@ -156,7 +156,7 @@ def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
 
 @pytest.fixture
 def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Refuse calls over it at once."""
+    """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Reject calls over it at once."""
     settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1})
     monkeypatch.setattr(fair_shares, "REFILLED", 1.0)
     monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
@@ -164,7 +164,7 @@ def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
-    """Call, and use a thread for that many seconds."""
+    """Make a call that uses a thread for that many seconds."""
     async with shares.one(lambda: caller), in_thread_of_caller():
         await asyncio.sleep(seconds)
 
@@ -172,7 +172,9 @@ async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("other", "named"), [(BOB, "key"), (Caller("b", "1"), "key"), (Caller("a", "2"), "application")]
 )
-def test_row_43_a_used_up_budget_is_429_while_others_call_and_refills(budget: None, other: Caller, named: str) -> None:
+def test_row_43_a_used_up_budget_is_429_while_others_call_and_is_refilled(
+    budget: None, other: Caller, named: str
+) -> None:
     async def flood() -> None:
         shares = FairShares()
         await use(shares, other, 0.0)
@@ -190,7 +192,7 @@ def test_row_43_a_used_up_budget_is_429_while_others_call_and_refills(budget: No
     asyncio.run(flood())
 
 
-def test_row_43_requests_with_a_new_key_wait_for_the_first_thread_and_are_charged_then() -> None:
+def test_row_43_requests_with_a_new_key_wait_for_a_first_thread_and_are_then_charged() -> None:
     async def flood() -> tuple[int, set[str]]:
         shares, known, began, is_over = FairShares(), Caller("new"), 0, asyncio.Event()
 
@@ -215,7 +217,7 @@ def test_row_43_requests_with_a_new_key_wait_for_the_first_thread_and_are_charge
     assert asyncio.run(flood()) == (1, {"1"})
 
 
-def test_row_43_a_caller_that_is_alone_is_never_refused_and_builds_up_no_debt(budget: None) -> None:
+def test_row_43_a_lone_caller_is_never_refused_and_accumulates_no_debt(budget: None) -> None:
     async def work() -> None:
         shares = FairShares()
         for _ in range(4):
@@ -226,7 +228,7 @@ def test_row_43_a_caller_that_is_alone_is_never_refused_and_builds_up_no_debt(bu
     asyncio.run(work())
 
 
-def test_row_43_a_caller_that_used_less_is_not_refused_though_its_budget_is_used_up(budget: None) -> None:
+def test_row_43_the_caller_with_the_least_usage_is_not_refused_despite_a_used_up_budget(budget: None) -> None:
     async def work() -> None:
         shares = FairShares()
         await use(shares, BOB, 0.0)
@@ -279,7 +281,7 @@ def calling(request: urllib.request.Request) -> Iterator[None]:
 def test_row_43_every_entry_point_answers_429_in_its_own_shape(keys: tuple[str, str]) -> None:
     noisy, quiet = keys
     with web(**environment(WEB_WORKERS="1", LIMITS__BUDGET_SECONDS="0.001")) as url:
-        # From now on both keys are known, and the noisy one has used more.
+        # From here on both keys are known, and the noisy one has used more.
         assert [status_of(get(url, key)) for key in (quiet, noisy)] == [200, 200]
         is_active = urllib.request.Request(f"{url}/v1/unknown", headers={"Authorization": f"Bearer {quiet}"})
         for path in ("/api/v1/memory/search", "/mcp", "/v1/chat/completions"):
@@ -295,4 +297,4 @@ def test_row_43_every_entry_point_answers_429_in_its_own_shape(keys: tuple[str, 
             error = told["error"] if path.startswith("/v1/") else told["errors"][0]
             assert "share of server time" in error.get("message", error.get("detail"))
         time.sleep(fair_shares.OTHERS_SECONDS + 0.1)
-        assert status_of(get(url, noisy)) == 200  # it is alone
+        assert status_of(get(url, noisy)) == 200  # no other caller is active

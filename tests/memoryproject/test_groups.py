@@ -1,4 +1,4 @@
-"""The three groups of operators: what each may do, and that nobody does more."""
+"""The rights of the three groups of operators."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# Everybody's own.
+# URLs of the operator's own account.
 NO_PAGES = {"login", "logout", "auth_user_second_factor", "auth_user_give_code"}
 NO_PAGES |= {"auth_user_recovery_codes", "auth_user_turn_off"}
 
-# Beside seeing everything: who may do what. Nobody's right stands here twice.
+# The rights in addition to viewing everything. No right appears twice.
 MAY = {
     "editors": {
         "moments_app.add_promptresource",
@@ -78,9 +78,7 @@ def rights(group: str) -> set[str]:
 
 
 class TestRights:
-    """The table."""
-
-    def test_viewers_see_what_was_said_and_how_it_runs_and_do_nothing(self) -> None:
+    def test_viewers_may_view_memory_and_operations_and_change_nothing(self) -> None:
         everything = {
             f"{model._meta.app_label}.view_{model._meta.model_name}"
             for model in apps.get_models(include_swapped=True)
@@ -89,7 +87,7 @@ class TestRights:
         administrators = {right for right in MAY["administrators"] if right in everything}
         assert rights("viewers") == everything - administrators
 
-    def test_editors_have_prompts_memory_and_jobs_and_nothing_of_administrators(self) -> None:
+    def test_editors_may_change_prompts_memory_and_jobs_and_have_no_rights_of_administrators(self) -> None:
         own = rights("editors") - rights("viewers")
         assert MAY["editors"] <= own
         assert not MAY["administrators"] & own
@@ -104,7 +102,7 @@ class TestRights:
         assert rights("administrators") >= MAY["administrators"] | MAY["editors"] | rights("editors")
         assert len(rights("administrators")) == Permission.objects.count()
 
-    def test_each_migrate_makes_them_so_again_and_leaves_other_groups_alone(self) -> None:
+    def test_each_migrate_restores_the_groups_and_does_not_change_others(self) -> None:
         other = Group.objects.create(name="auditors")
         Group.objects.get(name="viewers").permissions.add(Permission.objects.get(codename="change_job"))
         Group.objects.get(name="editors").delete()
@@ -113,7 +111,7 @@ class TestRights:
         assert MAY["editors"] <= rights("editors")
         assert rights("auditors") == set() and other.pk == Group.objects.get(name="auditors").pk
 
-    def test_a_model_that_is_new_is_in_them_at_once(self) -> None:
+    def test_the_rights_on_a_new_model_are_added_to_the_groups(self) -> None:
         Permission.objects.filter(codename__endswith="_moment").delete()
         register_groups()
         assert "moments_app.view_moment" in rights("viewers")
@@ -121,7 +119,7 @@ class TestRights:
 
 
 def tables() -> dict[str, Any]:
-    """How many rows each table has, and which were written last; but for events of reading, which a viewer causes."""
+    """Return how many rows each table has and its last transaction. Ignore events of reading, which a viewer causes."""
     counted = {}
     with connection.cursor() as cursor:
         for model in apps.get_models():
@@ -133,9 +131,9 @@ def tables() -> dict[str, Any]:
 
 
 @pytest.mark.slow(seconds=15)
-def test_row_18_whoever_may_only_look_is_refused_wherever_they_post(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But at pages that read whatever the method; `tests/browser` knows that these have no form for them."""
-    monkeypatch.setattr(logins, "SEEN_EVERY", 3_600)  # however long it takes, no session is noted as used meanwhile
+def test_row_18_a_viewer_cannot_post_to_any_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip pages that answer a post like a get. `tests/browser` checks that these show a viewer no form."""
+    monkeypatch.setattr(logins, "SEEN_EVERY", 3_600)  # no slow run marks a session as used
     furnish()
     viewer = operator(group="viewers")
     before = tables()
@@ -151,19 +149,21 @@ def test_row_18_whoever_may_only_look_is_refused_wherever_they_post(monkeypatch:
 
 
 class TestEditors:
-    """They steer memory, and neither let anybody in nor make anybody vanish."""
+    """Editors manage memory. They can't create accounts or erase people."""
 
     @pytest.fixture
     def editor(self, transactional_db: None) -> Client:
         return operator(group="editors")
 
-    def test_an_editor_writes_a_prompt(self, editor: Client) -> None:
+    def test_an_editor_can_edit_a_prompt(self, editor: Client) -> None:
         prompt = PromptResource.objects.earliest("pk")
         url = reverse("admin:moments_app_promptresource_add_version", args=[prompt.pk])
         assert editor.post(url, {"content": "A new text.", "after": 1}).status_code == 302
         assert prompt.versions.count() == 2
 
-    def test_row_18_an_editor_makes_no_key_no_login_and_erases_nobody(self, editor: Client, ada: UserProfile) -> None:
+    def test_row_18_an_editor_cannot_create_keys_or_accounts_or_erase_people(
+        self, editor: Client, ada: UserProfile
+    ) -> None:
         key, _ = ApiKey.objects.issue("stays")
         erase = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
         posts: list[tuple[str, dict[str, Any]]] = [

@@ -1,4 +1,4 @@
-"""Calls by key pass less middleware than pages, and are answered alike."""
+"""Calls by key pass through less middleware than pages, and get the same responses."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from memoryproject.serving.content_policy import ContentPolicyMiddleware
 from tests.support.api import Api
 
 HOST, BODY = {"HTTP_HOST": "localhost"}, '{"user_id": "ada", "messages": [{"role": "user", "content": "Hello."}]}'
-# Whoever adds a middleware decides where it belongs: a call by key passes these, and none of `MIDDLEWARE_OF_PAGES`.
+# Decide for each new middleware: calls by key pass through these, and through none of `MIDDLEWARE_OF_PAGES`.
 OF_EVERY_REQUEST = (
     "django.middleware.security.SecurityMiddleware",
     "memoryproject.serving.content_policy.ContentPolicyMiddleware",
@@ -38,7 +38,7 @@ def answer(handler: Any, method: str, path: str, **more: Any) -> Answer:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_call_is_answered_alike_by_both_handlers(service: Api) -> None:
+def test_both_handlers_respond_to_a_call_in_the_same_way(service: Api) -> None:
     key = {"HTTP_AUTHORIZATION": service.headers["Authorization"], "content_type": "application/json"}
     for handler in (CallHandler(), WSGIHandler()):
         stored = answer(handler, "POST", "/api/v1/sessions/s1/messages", data=BODY, **key)
@@ -59,14 +59,14 @@ def test_a_call_is_answered_alike_by_both_handlers(service: Api) -> None:
     assert docs[0][0] == docs[1][0] == "200 OK" and docs[0][1].keys() == docs[1][1].keys()
 
 
-def test_each_middleware_is_of_pages_or_of_every_request() -> None:
+def test_each_middleware_is_declared_for_pages_or_for_every_request() -> None:
     assert {*settings.MIDDLEWARE_OF_PAGES} | {*OF_EVERY_REQUEST} == {*settings.MIDDLEWARE}
     assert not {*settings.MIDDLEWARE_OF_PAGES} & {*OF_EVERY_REQUEST}
 
 
 @pytest.mark.slow
 @pytest.mark.django_db
-def test_pages_keep_their_middleware_and_only_calls_by_key_go_without() -> None:
+def test_only_calls_by_key_skip_the_middleware_of_pages() -> None:
     handlers = Handlers()
     status, headers, _ = answer(handlers, "GET", "/admin/login/")
     assert status == "200 OK" and "csrftoken" in headers["Set-Cookie"]
@@ -74,7 +74,7 @@ def test_pages_keep_their_middleware_and_only_calls_by_key_go_without() -> None:
     assert settings.MIDDLEWARE[0] == "django.middleware.security.SecurityMiddleware" and len(settings.MIDDLEWARE) > 15
 
 
-def test_the_policy_of_an_answer_is_the_usual_one_unless_it_has_its_own() -> None:
+def test_a_response_has_the_default_content_policy_unless_it_has_its_own() -> None:
     def policy(answer: HttpResponse, **attributes: str) -> str:
         request = RequestFactory().get("/")
         middleware = ContentPolicyMiddleware(lambda _: answer)

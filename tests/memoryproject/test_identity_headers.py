@@ -41,10 +41,10 @@ def call(site: str, entry: str, headers: list[tuple[str, str]], query: str = "")
 
 
 @pytest.mark.parametrize("entry", ENTRY_POINTS)
-def test_a_header_about_identity_that_is_sent_twice_is_named_and_refused(site: str, entry: str) -> None:
+def test_a_repeated_identity_header_is_rejected_by_name(site: str, entry: str) -> None:
     key = ApiKey.objects.issue("application")[1]
     for name in IDENTITY_HEADERS:
-        for other in ("bo", dict(sent(key))[name]):  # with another value, or the same value again
+        for other in ("bo", dict(sent(key))[name]):  # another value, or the same value again
             answer = call(site, entry, [*sent(key), (name.lower(), other)])
             told = answer.json()["error"] if entry == "chat" else answer.json()["errors"][0]
             assert (answer.status_code, told["code"]) == (400, "ambiguous_header")
@@ -54,7 +54,7 @@ def test_a_header_about_identity_that_is_sent_twice_is_named_and_refused(site: s
 
 @pytest.mark.parametrize("entry", ENTRY_POINTS)
 @pytest.mark.parametrize("twice", ["{0}=ada&{0}=bo", "{0}=ada&{0}=ada", "{0}=&{0}=bo", "{0}=a&x=1&{0}=", "{0}=a&{1}=b"])
-def test_a_parameter_about_identity_that_is_sent_twice_is_named_and_refused(site: str, entry: str, twice: str) -> None:
+def test_a_repeated_identity_parameter_is_rejected_by_name(site: str, entry: str, twice: str) -> None:
     key = ApiKey.objects.issue("application")[1]
     for name in IDENTITY_PARAMETERS:
         encoded = f"%{ord(name[0]):x}{name[1:]}"
@@ -65,6 +65,6 @@ def test_a_parameter_about_identity_that_is_sent_twice_is_named_and_refused(site
     assert not UserProfile.objects.exists() and not Session.objects.exists()
 
 
-def test_other_parameters_of_the_same_person_are_served(site: str) -> None:
+def test_a_person_named_by_different_parameters_is_served(site: str) -> None:
     key = ApiKey.objects.issue("application")[1]
     assert call(site, "REST", sent(key), "user_id=ada&limit=5&offset=0").status_code == 200

@@ -39,8 +39,8 @@ from tests.support.transcript import talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=60)]
 
-SAMPLES = 3  # steps of a command before which it is killed, without `EVERY_KILL`
-COMMITS = 1 if EVERY_KILL else 8  # of `migrate` between two kills
+SAMPLES = 3  # steps of a command at which it is killed, without `EVERY_KILL`
+COMMITS = 1 if EVERY_KILL else 8  # commits of `migrate` between two kills
 FAILED = "1"
 
 Check = Callable[[str], None]
@@ -76,12 +76,12 @@ def killed_everywhere(
         if killed.run(step, *command) == KILLED:
             wait_for_backends_to_end()
             between(name)
-            assert killed.run(NEVER, *command) in (FINISHED, FAILED)  # it fails if nothing is left to do
+            assert killed.run(NEVER, *command) in (FINISHED, FAILED)  # fails if no work is left
         check(name)
     note(f"{command[0]}: {total} steps, killed before {len(steps_of(total))} of them")
 
 
-def test_row_46_embed_that_activates_a_model_leaves_one_active_whenever_it_is_killed(
+def test_row_46_a_killed_embed_activate_leaves_one_active_model(
     embeddings_server: OpenAIServer, ada: UserProfile
 ) -> None:
     variables = {
@@ -111,7 +111,7 @@ def test_row_46_embed_that_activates_a_model_leaves_one_active_whenever_it_is_ki
         killed_everywhere(killed, begin, is_whole, between=has_one)
 
 
-def test_row_46_a_retraction_that_is_killed_is_made_once() -> None:
+def test_row_46_a_killed_retraction_is_made_once() -> None:
     def begin(name: str) -> Sequence[str]:
         talk(UserProfile.objects.ensure(name), 6)
         return ["retract", name, "s1", "--reason", "Wrong."]
@@ -125,7 +125,7 @@ def test_row_46_a_retraction_that_is_killed_is_made_once() -> None:
         killed_everywhere(killed, begin, is_whole)
 
 
-def test_row_46_an_erasure_that_is_killed_leaves_nothing_of_the_person() -> None:
+def test_row_46_a_killed_erasure_leaves_no_data_of_the_person() -> None:
     def begin(name: str) -> Sequence[str]:
         talk(UserProfile.objects.ensure(name), 6)
         return ["erase_user", name, "--yes"]
@@ -138,7 +138,7 @@ def test_row_46_an_erasure_that_is_killed_leaves_nothing_of_the_person() -> None
         killed_everywhere(killed, begin, is_whole)
 
 
-def test_row_46_an_import_of_sessions_that_is_killed_adds_each_turn_once(tmp_path: Path) -> None:
+def test_row_46_a_killed_import_of_sessions_adds_each_turn_once(tmp_path: Path) -> None:
     def begin(name: str) -> Sequence[str]:
         lines = [
             {"user_id": name, "session_id": f"s{number % 3}", "role": "user", "content": f"Turn {number}."}
@@ -156,7 +156,7 @@ def test_row_46_an_import_of_sessions_that_is_killed_adds_each_turn_once(tmp_pat
         killed_everywhere(killed, begin, is_whole)
 
 
-def test_row_46_an_import_of_a_person_that_is_killed_adds_each_row_once(ada: UserProfile, tmp_path: Path) -> None:
+def test_row_46_a_killed_import_of_a_person_adds_each_row_once(ada: UserProfile, tmp_path: Path) -> None:
     talk(ada, 6)
     path = tmp_path / "ada.zip"
     with path.open("wb") as file:
@@ -170,7 +170,7 @@ def test_row_46_an_import_of_a_person_that_is_killed_adds_each_row_once(ada: Use
         killed_everywhere(killed, lambda name: ["import_user", str(path), "--as", name], is_whole)
 
 
-def test_row_46_schedules_that_are_killed_are_all_registered() -> None:
+def test_row_46_a_killed_schedules_command_registers_all_schedules() -> None:
     from django_q.models import Schedule
 
     from memoryproject.schedules import schedules
@@ -186,7 +186,7 @@ def test_row_46_schedules_that_are_killed_are_all_registered() -> None:
         killed_everywhere(killed, begin, is_whole)
 
 
-# --- in a database of its own ---
+# --- in a separate database ---
 
 
 def make_database(name: str) -> None:
@@ -215,7 +215,7 @@ def database(name: str) -> Iterator[None]:
 OWN = f"killed_{os.getpid()}"
 
 
-def test_row_46_a_backup_that_is_killed_is_made_again(ada: UserProfile, tmp_path: Path) -> None:
+def test_row_46_a_killed_backup_can_be_repeated(ada: UserProfile, tmp_path: Path) -> None:
     talk(ada, 6)
     path = tmp_path / "all.backup"
 
@@ -231,7 +231,7 @@ def test_row_46_a_backup_that_is_killed_is_made_again(ada: UserProfile, tmp_path
         killed_everywhere(killed, begin, is_whole)
 
 
-def test_row_46_a_restore_that_is_killed_continues_with_the_same_file(
+def test_row_46_a_killed_restore_continues_with_the_same_file(
     ada: UserProfile, tmp_path: Path, settings: Settings
 ) -> None:
     settings.DATA_DIR = tmp_path / "from"
@@ -294,8 +294,8 @@ def until_squashed(loader: MigrationLoader) -> list[tuple[str, str]]:
     return targets + [leaf for leaf in graph.leaf_nodes() if later.isdisjoint(graph.forwards_plan(leaf))]
 
 
-def test_row_46_migrate_continues_with_the_newest_migrations_wherever_it_is_killed() -> None:
-    """Kill only the migrations after the squashed ones: data of the last release needs no others."""
+def test_row_46_a_killed_migrate_finishes_the_newest_migrations() -> None:
+    """Kill only the migrations after the squashed ones: a database of the last release needs no others."""
     newest = schema()
     with database(OWN):
         executor = MigrationExecutor(connection)
@@ -310,7 +310,7 @@ def test_row_46_migrate_continues_with_the_newest_migrations_wherever_it_is_kill
 
 
 @pytest.mark.skipif(not EVERY_KILL, reason="takes many minutes")
-def test_row_46_migrate_on_an_empty_database_continues_wherever_it_is_killed() -> None:
+def test_row_46_a_killed_migrate_of_an_empty_database_can_be_continued() -> None:
     newest = schema()
     with database(OWN):
         kills, migrations = migrate_by_commits()

@@ -1,4 +1,4 @@
-"""What the log says of requests names nobody."""
+"""Log lines about requests contain no ids of people."""
 
 import logging
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> StringIO:
-    """What the process writes to its log."""
+    """The log output of the process."""
     written = StringIO()
     handlers = [one for one in logging.getLogger().handlers if any(isinstance(it, RoutesOnly) for it in one.filters)]
     assert len(handlers) == 1
@@ -35,7 +35,7 @@ def test_a_refused_request_is_logged_by_its_route(service: Api, ada: UserProfile
     service.client.put("/api/v1/users/ada-lovelace", headers=service.headers)
     service.client.get("/api/v1/people/ada-lovelace")
     said = log.getvalue()
-    assert not re.search(r"\bada\b", said)  # an id may have the letters
+    assert not re.search(r"\bada\b", said)  # an id may contain the letters
     for line in (
         "Not Found: /api/v1/users/<public_id:user_id>",
         "Bad Request: /api/v1/users/<public_id:user_id>",
@@ -46,7 +46,7 @@ def test_a_refused_request_is_logged_by_its_route(service: Api, ada: UserProfile
         assert line in said
 
 
-def test_a_page_that_an_operator_is_refused_is_one_line_that_names_them(ada: UserProfile, log: StringIO) -> None:
+def test_a_refused_page_is_logged_in_one_line_with_the_operator(ada: UserProfile, log: StringIO) -> None:
     viewer = operator("view_session")
     before = log.tell()
     assert viewer.get(f"/admin/sessions_app/userprofile/{ada.pk}/change/").status_code == 403
@@ -55,7 +55,7 @@ def test_a_page_that_an_operator_is_refused_is_one_line_that_names_them(ada: Use
     assert f"{refused} to operator:view_session" in line and "Traceback" not in line
 
 
-def test_what_is_refused_before_a_view_and_what_fails_is_logged_by_its_route(log: StringIO) -> None:
+def test_requests_that_fail_or_are_refused_before_a_view_are_logged_by_route(log: StringIO) -> None:
     Client().post("/api/v1/users/ada", b"x", content_type="text/plain", headers={"Transfer-Encoding": "chunked"})
     request = RequestFactory().get("/api/v1/users/ada?view=ada")
     log_response(
@@ -69,4 +69,4 @@ def test_what_is_refused_before_a_view_and_what_fails_is_logged_by_its_route(log
     said = log.getvalue()
     assert "Length Required: /api/v1/users/<public_id:user_id>" in said
     assert "Internal Server Error: /api/v1/users/<public_id:user_id>" in said
-    assert not re.search(r"\bada\b", said)  # an id may have the letters
+    assert not re.search(r"\bada\b", said)  # an id may contain the letters

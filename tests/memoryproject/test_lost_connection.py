@@ -1,4 +1,4 @@
-"""A connection that is lost amid a request: whoever asks is told that, and never that something isn't there."""
+"""A connection lost during a request results in 503 and never in 404."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,10 +20,10 @@ CONNECTING = ("host", "port", "user", "password", "dbname")
 
 
 class Loss:
-    """Ends the server's process of a connection before one of a request's statements.
+    """Terminates the server process of a connection before one of the statements of a request.
 
     Args:
-        before: the statement, counted from 0.
+        before: the number of the statement, from 0.
     """
 
     def __init__(self, before: int) -> None:
@@ -46,7 +46,7 @@ class Loss:
 
 @pytest.fixture
 def other(transactional_db: None) -> Iterator["psycopg.Connection[Any]"]:
-    """A connection of somebody else."""
+    """A second connection."""
     known = connection.get_connection_params()
     address: dict[str, Any] = {name: known.get(name) for name in CONNECTING}
     with psycopg.connect(make_conninfo(**address), autocommit=True) as other:
@@ -55,7 +55,7 @@ def other(transactional_db: None) -> Iterator["psycopg.Connection[Any]"]:
 
 @pytest.fixture
 def calls(service: Api, ada: UserProfile) -> dict[str, Callable[[], Any]]:
-    """Requests for what is there, of each way to take a role."""
+    """Requests for existing rows, one for each way to set a role."""
     talk(ada, 2, session_id="s1")
     stream = MemoryStream.objects.create(stream_type="user", agent_id="default", user=ada, **vars(USER_DEFAULTS))
     said = {"user_id": "ada", "atom_type": "observation", "content": "Nora lives in Oslo."}
@@ -72,7 +72,7 @@ def calls(service: Api, ada: UserProfile) -> dict[str, Callable[[], Any]]:
 
 
 @pytest.mark.parametrize("name", ["a person's read", "a person's write", "a search", "past policies"])
-def test_a_request_whose_connection_is_lost_before_any_statement_is_told_to_try_again(
+def test_a_request_gets_503_if_its_connection_is_lost_before_any_statement(
     calls: dict[str, Callable[[], Any]], other: "psycopg.Connection[Any]", name: str
 ) -> None:
     answers: list[int] = []

@@ -1,4 +1,4 @@
-"""The figures for Prometheus."""
+"""The metrics for Prometheus."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ STATEMENTS = 30
 
 
 def figures(service: Api) -> dict[str, float]:
-    """Return all figures by name and labels."""
+    """Return all metrics by name and labels."""
     cache.clear()
     lines = Client().get("/metrics", headers=service.headers).content.decode().splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
@@ -43,7 +43,7 @@ def ask_for(user: UserProfile, process: str, **fields: object) -> Job:
 
 
 @pytest.mark.parametrize("accept", ["text/plain;version=0.0.4", "application/openmetrics-text", "image/png", "*/*"])
-def test_the_figures_are_text_whatever_the_client_accepts(service: Api, accept: str) -> None:
+def test_metrics_are_text_whatever_the_client_accepts(service: Api, accept: str) -> None:
     answer = Client().get("/metrics", headers=service.headers | {"Accept": accept})
     assert answer.status_code == 200
     assert answer["Content-Type"].startswith("text/plain; version=")
@@ -59,7 +59,7 @@ def test_jobs_are_counted_by_state_process_and_lane(service: Api, ada: UserProfi
     assert found['memory_jobs_by_process{lane="index",process="embed",status="failed"}'] == 1
 
 
-def test_work_that_a_failing_model_holds_is_seen_to_wait(
+def test_jobs_held_by_a_failing_model_count_as_waiting(
     service: Api, ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     model_server.always(error(503))
@@ -76,7 +76,7 @@ def test_work_that_a_failing_model_holds_is_seen_to_wait(
     assert found['memory_engine_calls_recent{end="server_error",engine="openai:gpt-4.1-mini"}'] >= 1
 
 
-def test_since_when_a_job_is_held_lasts_over_attempts_and_goes_when_it_is_begun_anew(ada: UserProfile) -> None:
+def test_held_since_survives_retries_and_is_cleared_by_a_restart(ada: UserProfile) -> None:
     job = ask_for(ada, "build_moments", status="processing", attempts=1, heartbeat_at=timezone.now())
     job.refresh_from_db()
     job.postpone(timezone.now(), "The circuit is open.", Job.Held.CIRCUIT)
@@ -91,7 +91,7 @@ def test_since_when_a_job_is_held_lasts_over_attempts_and_goes_when_it_is_begun_
 
 
 @pytest.mark.slow
-def test_vectors_that_are_missing_and_texts_that_are_refused_are_counted(
+def test_missing_vectors_and_refused_texts_are_counted(
     service: Api, ada: UserProfile, embeddings_server: OpenAIServer
 ) -> None:
     build(talk(ada, 60))
@@ -105,7 +105,7 @@ def test_vectors_that_are_missing_and_texts_that_are_refused_are_counted(
     assert found['memory_vectors_refused{kind="moment"}'] == missing
 
 
-def test_the_state_and_restarts_are_told(service: Api) -> None:
+def test_the_state_of_the_site_and_restarts_are_metrics(service: Api) -> None:
     told = {"state": "degraded", "previous": "up", "since": timezone.now().isoformat(), "reasons": ["Slow."]}
     Event.objects.create(type="state_changed", actor="watch", payload=told)
     Event.objects.create(type="process_restarted", actor="run", payload={"told": "It ended."})
@@ -115,7 +115,7 @@ def test_the_state_and_restarts_are_told(service: Api) -> None:
 
 
 @pytest.mark.slow
-def test_however_much_there_is_the_statements_are_as_many(service: Api, embeddings_server: OpenAIServer) -> None:
+def test_metrics_take_a_constant_number_of_queries(service: Api, embeddings_server: OpenAIServer) -> None:
     EmbeddingModel.objects.in_use()
     counts = []
     for number in range(3):
@@ -124,10 +124,10 @@ def test_however_much_there_is_the_statements_are_as_many(service: Api, embeddin
             Client().get("/metrics", headers=service.headers)
         counts.append(len(captured))
         furnish() if number == 1 else None
-    assert counts[1] == counts[2] <= STATEMENTS  # the first also notes that the key was used
+    assert counts[1] == counts[2] <= STATEMENTS  # the first request also records the use of the key
 
 
-def test_calls_of_models_tell_tokens_cost_and_time(service: Api, ada: UserProfile) -> None:
+def test_tokens_cost_and_duration_of_model_calls_are_metrics(service: Api, ada: UserProfile) -> None:
     for tokens in (100, 200):
         EngineCall.objects.create(
             purpose="moments",
@@ -145,7 +145,7 @@ def test_calls_of_models_tell_tokens_cost_and_time(service: Api, ada: UserProfil
     assert found['memory_engine_seconds_recent{engine="openai:m"}'] == 3
 
 
-def test_what_applications_use_is_counted_and_an_application_is_told_its_own(service: Api, ada: UserProfile) -> None:
+def test_usage_is_counted_by_application_and_an_application_sees_only_its_own(service: Api, ada: UserProfile) -> None:
     other = Application.objects.create(name="other")
     others = Api(ApiKey.objects.issue("other", application=other.pk)[1])
     for api in (service, others, others):
@@ -176,7 +176,7 @@ print(generate_latest(registry).decode())
 
 
 @pytest.mark.slow
-def test_requests_are_counted_by_door_and_status_over_the_processes_of_a_host(tmp_path: Path) -> None:
+def test_requests_are_counted_by_door_and_status_across_the_processes_of_a_host(tmp_path: Path) -> None:
     for number in (1, 2):
         told = subprocess.run(
             [sys.executable, "-c", COUNTING],
@@ -190,7 +190,7 @@ def test_requests_are_counted_by_door_and_status_over_the_processes_of_a_host(tm
 
 
 @pytest.mark.slow
-def test_what_a_killed_web_server_counted_is_removed_by_the_next_and_anothers_is_not(tmp_path: Path) -> None:
+def test_a_starting_web_server_removes_only_the_metrics_of_killed_servers(tmp_path: Path) -> None:
     code = "from memoryproject import gunicorn_conf as conf; conf.make_figures_folder(); print(flush=True); input()"
 
     def start() -> "subprocess.Popen[str]":
@@ -217,7 +217,7 @@ def test_what_a_killed_web_server_counted_is_removed_by_the_next_and_anothers_is
 
 
 @pytest.mark.slow
-def test_a_web_server_whose_data_folder_cannot_be_written_counts_among_the_temporary_files(tmp_path: Path) -> None:
+def test_a_web_server_without_a_writable_data_folder_stores_its_metrics_in_the_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     code = (
         "import os\n"
@@ -234,5 +234,5 @@ def test_a_web_server_whose_data_folder_cannot_be_written_counts_among_the_tempo
     told = started.stdout + started.stderr
     assert f"DATA_DIR: {tmp_path / 'file' / 'data' / 'figures'} can't be used: Not a directory." in told
     folder = tmp_path / f"memory-figures-{os.getuid()}"
-    assert f"Requests are counted in {folder}." in told and "2" in started.stdout.splitlines()  # the lock, the counter
+    assert f"Requests are counted in {folder}." in told and "2" in started.stdout.splitlines()  # lock, counter
     assert [path.name for path in folder.iterdir()] == ["lock"]

@@ -1,4 +1,4 @@
-"""A migration that has landed stays as it is: databases that it ran on don't run it again."""
+"""A landed migration never changes, because databases that ran it don't run it again."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ ROOT = Path(django_settings.BASE_DIR)
 
 @pytest.fixture
 def copied(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the migrations of `sessions_app`, which is read in their place."""
+    """A copy of the migrations of `sessions_app` that replaces them."""
     name = f"copied_{tmp_path.name}"
     copy = tmp_path / name
     shutil.copytree(ROOT / "sessions_app" / "migrations", copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -28,7 +28,7 @@ def copied(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.django_db
-def test_every_change_of_a_model_has_its_migration() -> None:
+def test_every_model_change_has_a_migration() -> None:
     call_command("makemigrations", check=True, dry_run=True)
 
 
@@ -41,20 +41,20 @@ def test_row_33_a_landed_migration_never_changes() -> None:
     assert found() == []
 
 
-def test_row_33_an_edited_migration_fails_by_its_name(copied: Path) -> None:
+def test_row_33_an_edited_migration_is_reported_by_name(copied: Path) -> None:
     edited = copied / "0040_said_hash.py"
     edited.write_text(edited.read_text().replace("0039_archives_together", "0038_settings_sent_on"))
     assert [fault.split()[0] for fault in found()] == ["sessions_app.0040_said_hash"]
 
 
-def test_row_33_so_does_one_whose_sql_changes_in_a_module_that_it_takes_it_from(
+def test_row_33_a_migration_whose_imported_sql_changes_is_reported(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_word_search, "MOST_READ", 9_999)
     assert "sessions_app.0001_squashed_0006_lifecycle" in {fault.split()[0] for fault in found()}
 
 
-def test_row_33_one_that_is_gone_fails_and_one_that_is_new_is_asked_for(copied: Path) -> None:
+def test_row_33_missing_and_unlisted_migrations_are_reported(copied: Path) -> None:
     last = max(path for path in copied.glob("0*.py") if f"sessions_app.{path.stem}" not in replaced())
     last.rename(copied / "0999_renamed.py")
     assert found() == [
@@ -63,7 +63,7 @@ def test_row_33_one_that_is_gone_fails_and_one_that_is_new_is_asked_for(copied: 
     ]
 
 
-def test_row_33_listing_adds_what_is_new_and_writes_nothing_again(
+def test_row_33_listing_adds_new_migrations_and_never_rewrites_a_line(
     copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landed, "LIST", tmp_path / "landed.txt")
@@ -76,8 +76,8 @@ def test_row_33_listing_adds_what_is_new_and_writes_nothing_again(
     assert listed(landed.LIST.read_text()) == before | {"sessions_app.0999_new": digests()["sessions_app.0999_new"]}
 
 
-def test_row_33_no_line_of_the_list_of_the_main_branch_is_changed() -> None:
-    """Where there is a repository: whoever edits a migration must not edit its line too."""
+def test_row_33_the_list_keeps_every_line_of_the_main_branch() -> None:
+    """In a repository, compare with the main branch: editing a migration and its line must fail too."""
     base = git("merge-base", "HEAD", "origin/main") or git("merge-base", "HEAD", "main")
     if not base:
         pytest.skip("There is no main branch to compare with.")
@@ -86,7 +86,7 @@ def test_row_33_no_line_of_the_list_of_the_main_branch_is_changed() -> None:
 
 
 def git(*arguments: str) -> str:
-    """Return what it says; nothing where it fails, or isn't there."""
+    """Return the output of git, which is empty if the command fails or git is not installed."""
     try:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     except FileNotFoundError:

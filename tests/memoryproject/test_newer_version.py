@@ -29,33 +29,33 @@ def _newer(transactional_db: None) -> Iterator[None]:
         yield
 
 
-def test_a_web_process_that_starts_on_it_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_web_process_that_starts_on_newer_data_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "fits", False)
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["migrations"]) == (503, TOLD)
 
 
-def test_one_that_serves_while_the_next_release_migrates_stays_ready(
+def test_a_web_process_stays_ready_while_the_next_release_migrates(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "fits", True)
     assert client.get("/readyz").status_code == 200
 
 
-def test_migrate_does_not_touch_it() -> None:
+def test_migrate_does_not_change_newer_data() -> None:
     with pytest.raises(CommandError) as raised:
         call_command("migrate", verbosity=0)
     assert str(raised.value) == TOLD
 
 
-def test_migrations_of_a_host_projects_other_apps_are_ignored() -> None:
+def test_migrations_of_other_apps_of_a_host_project_are_ignored() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE django_migrations SET app = 'shop' WHERE name = '9999_later'")
     call_command("migrate", verbosity=0)
 
 
 @pytest.mark.slow
-def test_run_does_not_start_on_it(settings: Settings, tmp_path: Path) -> None:
+def test_run_does_not_start_on_newer_data(settings: Settings, tmp_path: Path) -> None:
     settings.DATA_DIR, settings.DATABASE_IS_EMBEDDED = tmp_path, False
     with pytest.raises(CommandError) as raised:
         call_command("run", port=free_port())
@@ -63,7 +63,7 @@ def test_run_does_not_start_on_it(settings: Settings, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_web_server_does_not_start_on_it() -> None:
+def test_a_web_server_does_not_start_on_newer_data() -> None:
     command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{free_port()}"]
     ended = subprocess.run(
         [sys.executable, *command, "memoryproject.asgi"],
@@ -79,7 +79,7 @@ def test_a_web_server_does_not_start_on_it() -> None:
 
 
 @pytest.mark.slow
-def test_workers_do_not_start_on_it() -> None:
+def test_workers_do_not_start_on_newer_data() -> None:
     ended = manage("qcluster", DATABASE_URL=database_url())
     assert ended.returncode == 1
     assert ended.stderr.strip().endswith(TOLD)

@@ -1,4 +1,4 @@
-"""Telling of a change of the site's state."""
+"""Notifications of changes of the site's state."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ class Clock:
         return self.now
 
 
-def test_a_webhook_is_posted_the_facts_and_signs_them() -> None:
+def test_a_webhook_receives_a_signed_change() -> None:
     with Receiver() as receiver:
         Webhook(receiver.url, "s3cret").tell(CHANGE)
     assert receiver.told == [FACTS]
@@ -44,7 +44,7 @@ def test_a_webhook_is_posted_the_facts_and_signs_them() -> None:
 
 
 @pytest.mark.parametrize(("secret", "key"), [("s3cret", b"s3cret"), ("whsec_czNj", b"s3c"), ("whsec_?", b"whsec_?")])
-def test_it_has_the_headers_of_other_webhooks_whatever_the_secret_is(secret: str, key: bytes) -> None:
+def test_a_webhook_has_standard_signature_headers_for_any_secret(secret: str, key: bytes) -> None:
     with Receiver() as receiver:
         Webhook(receiver.url, secret).tell(CHANGE)
     headers = {name.lower(): value for name, value in receiver.headers[0].items()}
@@ -53,14 +53,14 @@ def test_it_has_the_headers_of_other_webhooks_whatever_the_secret_is(secret: str
     assert headers["webhook-signature"] == f"v1,{digest}"
 
 
-def test_without_a_secret_nothing_is_signed() -> None:
+def test_a_webhook_without_a_secret_is_not_signed() -> None:
     with Receiver() as receiver:
         Webhook(receiver.url, "").tell(CHANGE)
     assert "X-Memory-Signature" not in receiver.headers[0]
 
 
 @pytest.mark.parametrize("status", [302, 404, 500])
-def test_row_20_a_refusal_is_no_telling_and_a_redirect_is_not_followed(status: int) -> None:
+def test_row_20_an_error_status_is_a_failure_and_redirects_are_not_followed(status: int) -> None:
     with Receiver() as receiver:
         receiver.statuses = [status]
         with pytest.raises(NotReceived, match=f"answered with status {status}") as raised:
@@ -69,13 +69,13 @@ def test_row_20_a_refusal_is_no_telling_and_a_redirect_is_not_followed(status: i
     assert "127.0.0.1" not in str(raised.value) and "s3cret" not in str(raised.value)
 
 
-def test_row_20_an_address_that_is_not_there_is_not_quoted() -> None:
+def test_row_20_an_unreachable_address_is_not_quoted() -> None:
     with pytest.raises(NotReceived, match=r"NOTIFY__WEBHOOK_URL can't be reached \(ConnectError\)"):
         Webhook("http://127.0.0.1:1/secret-path", "").tell(CHANGE)
 
 
 @pytest.mark.slow
-def test_a_command_gets_the_facts_and_none_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_gets_the_change_and_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGINE__API_KEY", "sk-marked")
     told = tmp_path / "told"
     Command(f"sh -c 'env > {told}'").tell(CHANGE)
@@ -87,14 +87,14 @@ def test_a_command_gets_the_facts_and_none_of_the_settings(tmp_path: Path, monke
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_or_hangs_or_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_fails_hangs_or_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifications, "SECONDS", 0.2)
     for command, why in {"false": "status 1", "sleep 60": "did not finish", "/nowhere/x; echo": "No such file"}.items():
         with pytest.raises(NotReceived, match=why):
             Command(command).tell(CHANGE)
 
 
-def test_what_fails_is_tried_again_ever_later_and_what_succeeded_is_not() -> None:
+def test_only_failed_channels_are_retried_with_growing_delays() -> None:
     clock = Clock()
     with Receiver() as well, Receiver() as ill:
         ill.statuses = [500] * 3
@@ -106,7 +106,7 @@ def test_what_fails_is_tried_again_ever_later_and_what_succeeded_is_not() -> Non
         assert delivery.is_done
 
 
-def test_the_settings_say_who_is_told(settings: Settings) -> None:
+def test_channels_are_read_from_the_settings(settings: Settings) -> None:
     assert channels() == []
     settings.NOTIFY = NotifySettings(webhook_url="http://x/", webhook_secret=SecretStr("s"), command="true")
     assert [type(channel) for channel in channels()] == [Webhook, Command]

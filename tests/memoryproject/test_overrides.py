@@ -1,4 +1,4 @@
-"""Files that override unfold's own, each derived from the version with the hash listed here.
+"""Files that override unfold's own. Each is derived from the version with the hash listed here.
 
 A failure means that unfold changed one of them. docs/contributing.md, *Upgrade unfold*, says what to do.
 """
@@ -43,7 +43,7 @@ ORIGINALS = {
 
 
 def overridden() -> list[str]:
-    """Return our files that have a namesake in unfold."""
+    """Return our files that have the same path as one of unfold."""
     return [
         f"{kind}/{path.relative_to(folder)}"
         for kind, folder in OURS.items()
@@ -52,16 +52,16 @@ def overridden() -> list[str]:
     ]
 
 
-def test_each_file_in_place_of_unfolds_is_noted() -> None:
+def test_each_overridden_file_is_listed() -> None:
     assert sorted(ORIGINALS) == sorted(overridden())
 
 
 @pytest.mark.parametrize("name", ORIGINALS)
-def test_unfolds_own_is_the_one_that_ours_was_made_from(name: str) -> None:
+def test_the_original_of_each_override_is_unchanged(name: str) -> None:
     assert sha256((UNFOLD / name).read_bytes()).hexdigest()[:32] == ORIGINALS[name]
 
 
-def test_alpine_is_the_build_that_needs_no_eval() -> None:
+def test_alpine_is_the_csp_build() -> None:
     found = finders.find("unfold/js/alpine/alpine.js")
     assert found
     assert "@alpinejs/csp" in Path(found).read_text("utf-8")[:200]

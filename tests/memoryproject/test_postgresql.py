@@ -1,4 +1,4 @@
-"""Few messages between a request and the database, and none of a transaction's promises less."""
+"""Few round trips per request, without weakening transactions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def pooled() -> Iterator[DatabaseWrapper]:
-    """A connection of a pool, as a web process has it."""
+    """A connection of a pool, as in a web process."""
     wrapper: Any = connection.copy()
     assert isinstance(wrapper, DatabaseWrapper)
     options = connection.settings_dict["OPTIONS"] | {"pool": {"min_size": 1, "max_size": 1, "timeout": 15}}
@@ -30,7 +30,7 @@ def pooled() -> Iterator[DatabaseWrapper]:
 
 
 def sent_by(wrapper: Any, trace: Path, work: Any) -> list[str]:
-    """Return the messages that some work sends, as libpq tells them."""
+    """Return the messages that the work sends, from libpq's trace."""
     wrapper.ensure_connection()
     with trace.open("wb") as file:
         wrapper.connection.pgconn.trace(file.fileno())
@@ -46,7 +46,7 @@ def ask(wrapper: Any, sql: str, *parameters: Any) -> Any:
         return cursor.fetchone()[0]
 
 
-def test_transaction_begins_in_the_message_of_its_first_statement(tmp_path: Path) -> None:
+def test_begin_is_sent_with_the_first_statement(tmp_path: Path) -> None:
     def work() -> None:
         with transaction.atomic():
             assert ask(connection, "SELECT %s || '%%'", "a;b") == "a;b%"
@@ -57,7 +57,7 @@ def test_transaction_begins_in_the_message_of_its_first_statement(tmp_path: Path
     assert "COMMIT" in queries[-1]
 
 
-def test_failed_first_statement_leaves_nothing_behind() -> None:
+def test_a_failed_first_statement_leaves_no_open_transaction() -> None:
     with pytest.raises(DatabaseError), transaction.atomic():
         ask(connection, "SELECT nothing_of_that_name")
     with transaction.atomic():
@@ -68,14 +68,14 @@ def test_failed_first_statement_leaves_nothing_behind() -> None:
     assert list(Event.objects.order_by("pk").values_list("type", flat=True)) == ["first", "second"]
 
 
-def test_rolled_back_transaction_wrote_nothing() -> None:
+def test_a_rolled_back_transaction_writes_nothing() -> None:
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         Event.objects.create(type="first")
         raise ZeroDivisionError
     assert not Event.objects.exists()
 
 
-def test_transaction_is_of_the_isolation_that_its_connection_has() -> None:
+def test_a_transaction_keeps_the_read_only_mode_of_its_connection() -> None:
     connection.ensure_connection()
     connection.connection.read_only = True
     try:
@@ -85,7 +85,7 @@ def test_transaction_is_of_the_isolation_that_its_connection_has() -> None:
         connection.connection.read_only = None
 
 
-def test_connection_of_a_moment_ago_is_not_asked_again(pooled: DatabaseWrapper, tmp_path: Path) -> None:
+def test_a_recently_used_connection_is_not_checked(pooled: DatabaseWrapper, tmp_path: Path) -> None:
     backend = ask(pooled, "SELECT pg_backend_pid()")
     raw = pooled.connection
     with (tmp_path / "trace").open("wb") as file:
@@ -96,14 +96,14 @@ def test_connection_of_a_moment_ago_is_not_asked_again(pooled: DatabaseWrapper, 
     assert (tmp_path / "trace").read_text().count("\tF\t") == 1
 
 
-def test_connection_that_the_server_ended_is_replaced(pooled: DatabaseWrapper) -> None:
+def test_a_connection_that_the_server_closed_is_replaced(pooled: DatabaseWrapper) -> None:
     backend = ask(pooled, "SELECT pg_backend_pid()")
     pooled.close()
     assert ask(connection, "SELECT pg_terminate_backend(%s, 20000)", backend)
     assert ask(pooled, "SELECT pg_backend_pid()") != backend
 
 
-def test_rows_read_in_chunks_leave_no_cursor_where_a_pooler_may_give_the_connection_away() -> None:
+def test_chunked_reads_use_server_side_cursors_only_in_transactions() -> None:
     for kind in ("first", "second", "third"):
         Event.objects.create(type=kind)
 
@@ -116,4 +116,4 @@ def test_rows_read_in_chunks_leave_no_cursor_where_a_pooler_may_give_the_connect
 
     assert cursors_meanwhile() == 0
     with transaction.atomic():
-        assert cursors_meanwhile() == 1  # it ends with the transaction, so few rows are in memory
+        assert cursors_meanwhile() == 1  # the cursor closes with the transaction; few rows are in memory

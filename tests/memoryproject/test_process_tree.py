@@ -1,4 +1,4 @@
-"""One tree of processes a data directory: attacked by kills, second starts and an impatient Ctrl-C."""
+"""One process tree per data directory, under kills, second starts and repeated Ctrl-C."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def serve() -> Iterator[Callable[[], Run]]:
-    """Return a site that serves: the one that the last test left so, because a start takes longer than most tests."""
+    """Return a function that returns a running site: that of the last test, because a start takes long."""
     with migrated_folder() as folder:
         runs: list[Run] = []
 
@@ -46,7 +46,7 @@ def serve() -> Iterator[Callable[[], Run]]:
             runs[-1].stop()
 
 
-def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves(serve: Callable[[], Run]) -> None:
+def test_row_26_all_processes_end_with_a_killed_root_and_the_next_start_serves(serve: Callable[[], Run]) -> None:
     run = serve()
     assert len(run.members()) >= 5
     run.process.kill()
@@ -57,10 +57,12 @@ def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves
     told = f"All processes stopped when process {run.process.pid} since"
     assert told in again.ended()
     assert of_folder(run.folder) == []
-    assert not (run.folder / MARK_FILE).exists()  # it came to its end
+    assert not (run.folder / MARK_FILE).exists()  # it ended regularly
 
 
-def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(serve: Callable[[], Run]) -> None:
+def test_row_26_a_second_start_names_the_process_that_holds_the_directory_and_changes_nothing(
+    serve: Callable[[], Run],
+) -> None:
     run = serve()
     there = {process.pid for process in run.members()}
     second = Run(run.folder, "--no-demo")
@@ -75,7 +77,7 @@ def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(
     assert run.answers()
 
 
-def test_an_embedded_client_says_who_holds_the_directory(serve: Callable[[], Run]) -> None:
+def test_an_embedded_client_names_the_process_that_holds_the_directory(serve: Callable[[], Run]) -> None:
     run = serve()
     told = printed_by(MEMORY + TOLD, run.folder)
     assert f"{run.folder} is in use by process {run.process.pid} since" in told
@@ -104,7 +106,7 @@ def _has_started_the_database(run: Run) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("comes", [_prepares, _has_started_the_database])
-def test_row_26_a_first_start_that_is_stopped_leaves_nobody_and_can_be_repeated(
+def test_row_26_a_stopped_first_start_leaves_no_process_and_can_be_repeated(
     folder: Path, comes: Callable[[Run], bool], number: int
 ) -> None:
     run = Run(folder, "--no-demo")
@@ -117,7 +119,7 @@ def test_row_26_a_first_start_that_is_stopped_leaves_nobody_and_can_be_repeated(
     assert server.ensure_running(folder / "postgres")
 
 
-def test_row_25_every_member_that_is_killed_comes_again(serve: Callable[[], Run]) -> None:
+def test_row_25_every_killed_process_is_restarted(serve: Callable[[], Run]) -> None:
     run = serve()
     for process in run.members():
         with suppress(psutil.Error):
@@ -132,9 +134,9 @@ def test_row_25_every_member_that_is_killed_comes_again(serve: Callable[[], Run]
     assert of_folder(run.folder) == []
 
 
-def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(serve: Callable[[], Run]) -> None:
+def test_row_26_a_second_ctrl_c_kills_all_processes(serve: Callable[[], Run]) -> None:
     run = serve()
-    for member in run.members():  # one that would not end by itself
+    for member in run.members():  # a member that would not end on its own
         if member.name() == "The web server":
             member.suspend()
     began = time.monotonic()
@@ -142,18 +144,18 @@ def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(serve: Callabl
     wait_until(lambda: any(member.status() == psutil.STATUS_ZOMBIE for member in run.members()))
     run.process.send_signal(signal.SIGINT)
     run.ended()
-    assert time.monotonic() - began < STOP_SECONDS  # which the suspended one would have been given
+    assert time.monotonic() - began < STOP_SECONDS  # the grace period of the suspended member
     wait_until(lambda: not of_folder(run.folder))
 
 
-def test_a_folder_that_cannot_be_used_is_named(folder: Path) -> None:
+def test_an_unusable_folder_is_reported_by_its_setting(folder: Path) -> None:
     (folder / "file").touch()
     run = Run(folder / "file", "--no-demo")
     assert "DATA_DIR" in run.ended()
     assert run.process.returncode == 1
 
 
-def test_commands_make_no_database_unasked(folder: Path) -> None:
+def test_commands_do_not_create_a_database(folder: Path) -> None:
     own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "MEMORY_NEW_DATABASE": ""}
     tried = manage("create_api_key", "mine", **own)
     assert tried.returncode == 1
@@ -161,14 +163,14 @@ def test_commands_make_no_database_unasked(folder: Path) -> None:
     assert not (folder / "postgres").exists()
 
 
-def test_a_directory_is_held_by_one_alone(tmp_path: Path) -> None:
+def test_a_directory_can_be_held_only_once(tmp_path: Path) -> None:
     with hold(tmp_path), pytest.raises(Held, match=f"process {os.getpid()} since"), hold(tmp_path):
         pass
     with hold(tmp_path):
         pass
 
 
-def test_only_what_is_wrong_with_the_directory_is_called_so(tmp_path: Path) -> None:
+def test_only_errors_of_the_directory_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "data"
     with pytest.raises(CannotStart, match=f"DATA_DIR: {below} can't be used: Not a directory"), hold(below):
@@ -177,7 +179,7 @@ def test_only_what_is_wrong_with_the_directory_is_called_so(tmp_path: Path) -> N
         raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
 
 
-def test_a_child_that_dies_at_once_is_started_again_ever_later() -> None:
+def test_a_child_that_dies_at_once_is_restarted_with_growing_delays() -> None:
     told: list[tuple[str, float]] = []
     tree = Tree([Fork("The brief one", lambda: os._exit(3))], lambda text: told.append((text, time.monotonic())))
     tree.start()
@@ -192,7 +194,7 @@ def test_a_child_that_dies_at_once_is_started_again_ever_later() -> None:
     assert all(later - earlier >= seconds for seconds, ((_, earlier), (_, later)) in enumerate(pairwise(told)))
 
 
-def test_a_child_that_had_run_for_a_while_is_started_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_ran_for_a_while_is_restarted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_tree, "STEADY_SECONDS", 0)
     child = Fork("The steady one", lambda: os._exit(3))
     is_due: list[bool] = []
@@ -208,7 +210,7 @@ def test_a_child_that_had_run_for_a_while_is_started_again_at_once(monkeypatch: 
     assert all(is_due)
 
 
-def test_a_child_that_rests_is_started_again_only_when_there_is_work() -> None:
+def test_a_resting_child_is_restarted_only_for_work() -> None:
     told: list[str] = []
     child = Fork("The tired one", lambda: None, may_rest=True)
     tree = Tree([child], told.append)
@@ -230,7 +232,7 @@ def test_a_child_that_rests_is_started_again_only_when_there_is_work() -> None:
 
 
 @pytest.mark.slow
-def test_a_child_that_was_about_to_rest_when_there_was_work_is_started_again() -> None:
+def test_a_child_that_is_woken_before_it_rests_is_restarted() -> None:
     child = Fork("The slow one", lambda: time.sleep(6), may_rest=True)
     tree = Tree([child], lambda _: None)
     tree.start()
@@ -242,7 +244,7 @@ def test_a_child_that_was_about_to_rest_when_there_was_work_is_started_again() -
     tree.end()
 
 
-def test_a_signal_wakes_the_children_that_rest(tmp_path: Path) -> None:
+def test_a_signal_wakes_resting_children(tmp_path: Path) -> None:
     root = Fork("The root", lambda: _rest_and_note_starts(tmp_path))
     root.start()
     try:
@@ -262,7 +264,7 @@ def _rest_and_note_starts(folder: Path) -> None:
     tree.keep_until_asked()
 
 
-def test_a_fork_is_seen_under_its_name() -> None:
+def test_a_fork_has_its_own_process_name() -> None:
     fork = Fork("The quiet one", lambda: time.sleep(60))
     fork.start()
     try:

@@ -1,4 +1,4 @@
-"""Whether providers take their keys, asked at the start."""
+"""Checks at the start whether providers accept their keys."""
 
 import pytest
 from pydantic import SecretStr
@@ -11,30 +11,30 @@ from tests.support.openai_server import OpenAIServer, error
 from tests.support.waiting import wait_until
 
 
-def test_nobody_is_asked_where_no_provider_is_set() -> None:
+def test_without_providers_nothing_is_refused() -> None:
     assert refusals() == []
 
 
-def test_a_provider_that_takes_its_key_is_asked_for_no_work(model_server: OpenAIServer) -> None:
+def test_a_provider_that_accepts_its_key_gets_no_model_call(model_server: OpenAIServer) -> None:
     assert refusals() == []
     assert model_server.requests == []
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_wrong_key_is_named_by_its_setting(model_server: OpenAIServer, status: int) -> None:
+def test_a_wrong_key_is_reported_by_its_setting(model_server: OpenAIServer, status: int) -> None:
     model_server.models = error(status)
     [told] = refusals()
     assert told == f"openai:gpt-4.1-mini answered with status {status}. Check ENGINE__API_KEY."
     assert "sk-marked" not in told
 
 
-def test_a_key_that_fits_no_header_is_named(model_server: OpenAIServer, settings: Settings) -> None:
+def test_a_key_that_is_not_a_valid_header_is_reported(model_server: OpenAIServer, settings: Settings) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"api_key": SecretStr("sk-markéd")})
     [told] = refusals()
     assert "Check ENGINE__API_KEY." in told and "mark" not in told
 
 
-def test_an_endpoint_without_a_list_of_models_is_given_the_smallest_call(embeddings_server: OpenAIServer) -> None:
+def test_an_endpoint_without_a_list_of_models_gets_a_minimal_call(embeddings_server: OpenAIServer) -> None:
     embeddings_server.models = error(404)
     assert refusals() == []
     assert [request["input"] for request in embeddings_server.requests] == [["Hello."]]
@@ -42,20 +42,20 @@ def test_an_endpoint_without_a_list_of_models_is_given_the_smallest_call(embeddi
     assert refusals() == ["openai:test-embedder answered with status 401. Check EMBEDDING__API_KEY."]
 
 
-def test_an_address_where_nobody_is_is_named(settings: Settings) -> None:
+def test_an_unreachable_url_is_reported(settings: Settings) -> None:
     settings.CHAT = settings.CHAT.model_copy(update={"upstream_base_url": "http://127.0.0.1:1/v1"})
     [told] = refusals()
     assert told.endswith("Check CHAT__UPSTREAM_BASE_URL.")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_provider_that_is_busy_or_broken_refuses_nobody(model_server: OpenAIServer, status: int) -> None:
+def test_a_busy_or_broken_provider_is_not_a_refusal(model_server: OpenAIServer, status: int) -> None:
     model_server.models = error(status)
     assert refusals() == []
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_refused_is_noted_until_it_is_taken(
+def test_a_refusal_is_stored_until_the_key_is_accepted(
     embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memoryproject.status.watchdog.ASK_AGAIN", 0.0)

@@ -22,7 +22,7 @@ ENTRY_POINTS = {
 NOT_OVER_HTTPS = {"REST": 301, "MCP": 403, "chat": 403, "admin": 301}
 OVER_HTTPS = {"REST": 401, "MCP": 401, "chat": 401, "admin": 302}
 FAILURES = 10  # wrong passwords before a lockout
-MOST = 60  # calls: far more than the anonymous rate limit allows a client that sends them one after the other
+MOST = 60  # calls, far more than the anonymous rate limit allows for sequential calls
 
 Serve = Callable[..., AbstractContextManager[str]]
 
@@ -63,17 +63,17 @@ def named(headers: dict[str, str]) -> dict[str, str]:
 
 
 def over_forged_https(site: str) -> dict[str, int]:
-    """Call each entry point with a header that says HTTPS; return the statuses."""
+    """Call each entry point with a header that claims HTTPS; return the statuses."""
     return {entry: call(site, entry, X_Forwarded_Proto="https") for entry in ENTRY_POINTS}
 
 
 def forged() -> Iterator[str]:
-    """Yield different addresses."""
+    """Yield a new address each time."""
     return (f"203.0.113.{number}" for number in count(1))
 
 
 def is_throttled(site: str, entry: str, addresses: Iterator[str], **headers: str) -> bool:
-    """Call from a new address each time; return whether the site refuses one of the calls."""
+    """Call from a new address each time; return whether a call is rate-limited."""
     return any(call(site, entry, X_Forwarded_For=next(addresses), **headers) == 429 for _ in range(MOST))
 
 
@@ -83,7 +83,7 @@ def test_row_44_a_forged_scheme_does_not_evade_https(serve: Serve) -> None:
         assert over_forged_https(site) == NOT_OVER_HTTPS
 
 
-def test_row_44_gunicorns_list_of_proxies_does_not_make_a_forged_scheme_count() -> None:
+def test_row_44_gunicorns_allowed_proxies_do_not_make_a_forged_scheme_valid() -> None:
     with gunicorn(HTTPS="true", FORWARDED_ALLOW_IPS="*") as site:
         assert over_forged_https(site) == NOT_OVER_HTTPS
 
@@ -110,7 +110,7 @@ def test_row_44_forged_addresses_do_not_evade_the_lockout(serve: Serve) -> None:
     assert statuses == [200] * (FAILURES - 1) + [429] * 2
 
 
-def test_row_44_a_declared_proxy_sets_the_scheme_and_its_last_entry_is_the_address() -> None:
+def test_row_44_a_declared_proxy_sets_the_scheme_and_the_client_address() -> None:
     with gunicorn(HTTPS="true", BEHIND_PROXY="true", ANONYMOUS_RATE="1") as site:
         assert over_forged_https(site) == OVER_HTTPS
         for number, entry in enumerate(ENTRY_POINTS):

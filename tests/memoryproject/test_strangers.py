@@ -1,4 +1,4 @@
-"""Calls without a right key or login: so many from one address, at every door, and nobody else's calls with them."""
+"""Unauthenticated calls: rate-limited by address at every entry point, without affecting other calls."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tests.support.live import live_site
 pytestmark = pytest.mark.django_db(transaction=True)
 
 WRONG = "mem_000000000000_wrong"
-MANY = 3  # calls that strangers may make at once
+MANY = 3  # unauthenticated calls that are allowed at once
 DOORS = {
     "REST": ("GET", "/api/v1/sessions?user_id=ada"),
     "MCP": ("POST", "/mcp"),
@@ -37,7 +37,7 @@ DOORS = {
 
 @pytest.fixture
 def site(transactional_db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The site as nobody has called it yet, at a moment that lasts: no bucket fills again."""
+    """A site that received no calls yet. Its clock stands still, so no bucket is refilled."""
     settings.ANONYMOUS_RATE = 1
     monkeypatch.setattr(anonymous_throttle, "AT_ONCE", MANY)
     monkeypatch.setattr(anonymous_throttle, "time", SimpleNamespace(monotonic=lambda: 100.0))
@@ -57,7 +57,7 @@ def statuses(site: str, times: int, door: str, key: str = "", **headers: str) ->
 
 
 @pytest.mark.slow
-def test_row_36_calls_without_a_right_key_are_limited_by_address_at_every_door(
+def test_row_36_calls_without_a_valid_key_are_limited_by_address_at_every_entry_point(
     site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for door in DOORS:
@@ -77,7 +77,7 @@ def test_row_36_calls_without_a_right_key_are_limited_by_address_at_every_door(
     assert httpx2.get(f"{site}/static/admin/css/base.css").status_code == 200
 
 
-def test_row_36_a_right_key_is_served_whatever_its_neighbors_send(site: str) -> None:
+def test_row_36_a_valid_key_is_served_whatever_others_at_its_address_send(site: str) -> None:
     known, unused = (ApiKey.objects.issue(name)[1] for name in ("known", "unused"))
     assert statuses(site, MANY + 1, "REST", known) == [200] * (MANY + 1)
     assert statuses(site, MANY + 1, "REST", WRONG) == [401] * MANY + [429]
@@ -86,7 +86,7 @@ def test_row_36_a_right_key_is_served_whatever_its_neighbors_send(site: str) -> 
         assert statuses(site, MANY + 1, "REST", key) == [200] * (MANY + 1)
 
 
-def test_row_36_a_key_that_was_revoked_is_a_strangers(site: str) -> None:
+def test_row_36_a_revoked_key_is_limited_as_unauthenticated(site: str) -> None:
     key, text = ApiKey.objects.issue("revoked")
     assert statuses(site, 1, "REST", text) == [200]
     key.revoke()
@@ -94,7 +94,7 @@ def test_row_36_a_key_that_was_revoked_is_a_strangers(site: str) -> None:
     assert text not in PROVEN
 
 
-def test_row_36_wrong_secrets_for_a_key_have_a_limit_and_do_not_stop_it(site: str) -> None:
+def test_row_36_guesses_of_a_secret_are_limited_and_do_not_block_the_key(site: str) -> None:
     key, text = ApiKey.objects.issue("attacked")
     assert statuses(site, 1, "REST", text) == [200]
     guesses = [call(site, "REST", f"mem_{key.prefix}_{number}").status_code for number in range(2 * MANY + 1)]
@@ -102,7 +102,7 @@ def test_row_36_wrong_secrets_for_a_key_have_a_limit_and_do_not_stop_it(site: st
     assert statuses(site, 1, "REST", text) == [200]
 
 
-def test_row_36_an_operator_who_is_in_works_on_while_others_knock(site: str) -> None:
+def test_row_36_a_logged_in_operator_is_served_while_others_at_the_address_are_limited(site: str) -> None:
     client = Client()
     client.force_login(User.objects.create_superuser("root"))
     cookie = f"sessionid={client.cookies['sessionid'].value}"
@@ -114,13 +114,13 @@ def test_row_36_an_operator_who_is_in_works_on_while_others_knock(site: str) -> 
     assert statuses(site, 1, "admin", Cookie=cookie) == [429]
 
 
-def test_what_a_first_call_took_is_given_back_to_a_right_key(site: str) -> None:
+def test_a_first_call_with_a_valid_key_is_not_counted(site: str) -> None:
     for number in range(MANY + 1):
         assert statuses(site, 1, "REST", ApiKey.objects.issue(f"{number}")[1]) == [200]
     assert statuses(site, 1, "REST") == [401]
 
 
-def test_one_subscriber_is_counted_once(settings: Settings) -> None:
+def test_addresses_of_one_subscriber_are_counted_together(settings: Settings) -> None:
     assert subscriber("192.0.2.7") == "192.0.2.7"
     assert subscriber("::ffff:192.0.2.7") == "192.0.2.7"
     assert subscriber("2001:db8:1:2:3::4") == subscriber("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
@@ -144,13 +144,11 @@ def test_one_subscriber_is_counted_once(settings: Settings) -> None:
         ([(b"cookie", b"\xff=;;;=\x00")], ""),
     ],
 )
-def test_whoever_asks_is_known_by_key_or_login(headers: list[tuple[bytes, bytes]], secret: str) -> None:
+def test_a_caller_is_identified_by_key_or_login(headers: list[tuple[bytes, bytes]], secret: str) -> None:
     assert secret_of({"headers": headers}) == secret
 
 
-def test_a_bucket_fills_again_and_no_more_are_kept_than_there_is_room_for(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_buckets_are_refilled_and_their_number_is_limited(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ANONYMOUS_RATE = 2
     clock = SimpleNamespace(now=100.0)
     clock.monotonic = lambda: clock.now
@@ -164,10 +162,10 @@ def test_a_bucket_fills_again_and_no_more_are_kept_than_there_is_room_for(
     assert buckets.take("a") == 0.0
     for name in "bcd":
         buckets.take(name)
-    assert buckets.take("a") == 0.0  # forgotten, and as new
+    assert buckets.take("a") == 0.0  # forgotten, so it is full again
 
 
-def test_without_a_database_nobody_is_known_by_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_prefix_is_known_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     _, text = ApiKey.objects.issue("issued")
     prefix = text.split("_")[1]
     assert asyncio.run(anonymous_throttle.Issued().has(prefix))

@@ -1,4 +1,4 @@
-"""Erased text in the files of the database, and the nightly run that removes it."""
+"""Erased text in the database files, and the nightly run that removes it."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def files_with_marker() -> list[str]:
 
 @pytest.fixture
 def erased(ada: UserProfile, bo: UserProfile) -> None:
-    """Ada spoke between two conversations of Bo, and was erased."""
+    """Ada spoke between two conversations of Bo and was then erased."""
     talk(bo, 30, session_id="before")
     talk(ada, 60, text=f"My favorite stone is {MARKER}. " * 9)
     talk(bo, 30, session_id="after")
@@ -55,7 +55,7 @@ def test_row_11_a_worker_removes_erased_text_from_the_files_of_tables() -> None:
 
 @pytest.mark.slow(seconds=5)
 @pytest.mark.usefixtures("erased")
-def test_a_table_in_use_is_left_to_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_in_use_is_vacuumed_by_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TRIES", 1)
     another = connection.copy()
     with another.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""The watch: what it takes for a change of the state, and what it does with one."""
+"""The watchdog: when it detects a change of the state, and what it does then."""
 
 import socket
 from collections.abc import Iterator
@@ -40,10 +40,10 @@ AFTER = 15.0
 
 
 class Watched:
-    """A watch whose time a test sets.
+    """A watchdog whose clock the test sets.
 
     Args:
-        receiver: that is told.
+        receiver: the receiver of its notifications.
     """
 
     def __init__(self, receiver: Receiver) -> None:
@@ -51,7 +51,7 @@ class Watched:
         self.watch = Watch([Webhook(receiver.url, "")], after=AFTER, clock=lambda: self.now)
 
     def look(self, seconds: float = 0.0) -> None:
-        """Look now, and when so many seconds have gone by; then once more, as that is when an end is noted."""
+        """Look now and that many seconds later, and then once more, which records the end of a delivery."""
         self.watch.look()
         if seconds:
             self.now += seconds
@@ -61,7 +61,7 @@ class Watched:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no database that is away."""
+    """Give the database more time, so a busy machine does not make it count as down."""
     used: tuple[Any, ...] = (timeouts.limited, timeouts.database, timeouts.connected)
     for context in used:
         monkeypatch.setattr(context.__wrapped__, "__defaults__", (float(TIMEOUT),))
@@ -75,7 +75,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def watched(receiver: Receiver) -> Watched:
-    """A watch that knows of a site that is up."""
+    """A watchdog that has recorded a site that is up."""
     watched = Watched(receiver)
     watched.look(AFTER)
     assert last_change() is not None
@@ -83,14 +83,14 @@ def watched(receiver: Receiver) -> Watched:
 
 
 def be_late(user: UserProfile) -> None:
-    """Let work wait that no worker takes."""
+    """Queue a job that waits too long for a worker."""
     Job.objects.request("build_moments", talk(user, 3), requested_by="test")
     Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
 
 
 @contextmanager
 def away() -> Iterator[None]:
-    """Let the database be away."""
+    """Make the database unavailable."""
     with connected_to("nowhere"):
         yield
 
@@ -99,7 +99,7 @@ def states() -> list[str]:
     return [str(change.state) for change in reversed(last_changes(10))]
 
 
-def test_a_new_site_that_is_up_causes_no_warning_and_a_change_does(
+def test_a_change_logs_a_warning_and_a_new_site_that_is_up_does_not(
     receiver: Receiver, ada: UserProfile, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched = Watched(receiver)
@@ -111,7 +111,7 @@ def test_a_new_site_that_is_up_causes_no_warning_and_a_change_does(
 
 
 @pytest.mark.slow
-def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
+def test_a_change_is_recorded_and_sent_with_its_reasons(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     be_late(ada)
     watched.look(AFTER + 5)
     assert states() == ["up", "degraded"]
@@ -127,7 +127,7 @@ def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiv
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=1), timedelta(days=1), timedelta(days=365)], ids=str)
-def test_row_48_a_state_in_the_future_suppresses_no_alarm(
+def test_row_48_a_state_recorded_in_the_future_suppresses_no_alarm(
     watched: Watched, receiver: Receiver, ada: UserProfile, ahead: timedelta
 ) -> None:
     last, future = Event.objects.filter(type=CHANGED).latest("pk"), timezone.now() + ahead
@@ -140,7 +140,7 @@ def test_row_48_a_state_in_the_future_suppresses_no_alarm(
 
 
 @pytest.mark.slow
-def test_what_does_not_last_is_no_change(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
+def test_a_brief_problem_is_not_a_change(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     for _ in range(3):
         be_late(ada)
         watched.look(AFTER - 5)
@@ -150,7 +150,9 @@ def test_what_does_not_last_is_no_change(watched: Watched, receiver: Receiver, a
 
 
 @pytest.mark.slow
-def test_of_two_watches_one_records_and_tells(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
+def test_only_one_of_two_watchdogs_records_and_sends_a_change(
+    watched: Watched, receiver: Receiver, ada: UserProfile
+) -> None:
     other = Watched(receiver)
     be_late(ada)
     for _ in range(3):
@@ -160,9 +162,7 @@ def test_of_two_watches_one_records_and_tells(watched: Watched, receiver: Receiv
     assert len(receiver.told) == 1
 
 
-def test_that_the_database_is_away_is_told_without_it_and_recorded_afterwards(
-    watched: Watched, receiver: Receiver
-) -> None:
+def test_an_unavailable_database_is_reported_at_once_and_recorded_later(watched: Watched, receiver: Receiver) -> None:
     with away():
         watched.look(AFTER + 5)
         assert [told["state"] for told in receiver.told] == ["down"]
@@ -175,7 +175,7 @@ def test_that_the_database_is_away_is_told_without_it_and_recorded_afterwards(
 
 
 @pytest.mark.slow
-def test_a_watch_that_comes_late_writes_nothing_down_that_is_over(watched: Watched, receiver: Receiver) -> None:
+def test_a_late_watchdog_does_not_record_a_past_state(watched: Watched, receiver: Receiver) -> None:
     other = Watched(receiver)
     other.look()
     with away():
@@ -188,7 +188,7 @@ def test_a_watch_that_comes_late_writes_nothing_down_that_is_over(watched: Watch
 
 
 @pytest.mark.slow
-def test_what_could_not_be_told_is_told_by_the_next_watch(
+def test_an_undelivered_change_is_sent_by_the_next_watchdog(
     watched: Watched, receiver: Receiver, ada: UserProfile
 ) -> None:
     receiver.statuses = [500] * 100
@@ -199,16 +199,14 @@ def test_what_could_not_be_told_is_told_by_the_next_watch(
     receiver.statuses = []
     following = Watched(receiver)
     following.look(10)
-    assert len(receiver.told) == tried  # the one before may be telling it
+    assert len(receiver.told) == tried  # the first watchdog may still be sending it
     Event.objects.filter(type="state_changed").update(created_at=timezone.now() - timedelta(minutes=2))
     following.look(10)
     watched.look(60)
     assert len(receiver.told) == tried + 1
 
 
-def test_a_change_that_nobody_heard_of_gives_way_to_the_next(
-    watched: Watched, receiver: Receiver, ada: UserProfile
-) -> None:
+def test_an_undelivered_change_is_replaced_by_the_next(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     receiver.statuses = [500] * 2
     be_late(ada)
     watched.look(AFTER)
@@ -219,15 +217,13 @@ def test_a_change_that_nobody_heard_of_gives_way_to_the_next(
     assert [told["state"] for told in receiver.told].count("up") == 1
 
 
-def test_a_site_that_is_up_from_the_start_alarms_nobody(watched: Watched, receiver: Receiver) -> None:
+def test_a_site_that_is_up_from_the_start_sends_nothing(watched: Watched, receiver: Receiver) -> None:
     watched.look(60)
     assert receiver.told == []
 
 
 @pytest.mark.parametrize("held_by", ["circuit", "budget"])
-def test_work_that_is_held_degrades_the_site(
-    watched: Watched, receiver: Receiver, ada: UserProfile, held_by: str
-) -> None:
+def test_a_held_job_degrades_the_site(watched: Watched, receiver: Receiver, ada: UserProfile, held_by: str) -> None:
     Job.objects.request("build_moments", talk(ada, 3), requested_by="test")
     later = timezone.now() + timedelta(minutes=1)
     Job.objects.update(run_after=later, held_by=held_by, held_since=timezone.now() - timedelta(minutes=2))
@@ -236,9 +232,7 @@ def test_work_that_is_held_degrades_the_site(
     assert receiver.told[0]["reasons"][0].startswith(f"1 job has been waiting for {Job.Held(held_by).label} since ")
 
 
-def test_processes_that_die_again_and_again_and_refused_keys_degrade_the_site(
-    watched: Watched, receiver: Receiver
-) -> None:
+def test_repeated_crashes_and_refused_keys_degrade_the_site(watched: Watched, receiver: Receiver) -> None:
     for _ in range(3):
         Event.objects.create(type="process_restarted", actor="run", payload={"told": "The worker ended with status 1."})
     note_refused_providers(["Check ENGINE__API_KEY."])
@@ -249,7 +243,7 @@ def test_processes_that_die_again_and_again_and_refused_keys_degrade_the_site(
     ]
 
 
-def test_migrations_of_a_newer_version_take_the_site_down(
+def test_newer_migrations_take_the_site_down(
     watched: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "fits", False)  # as in a process that starts now
@@ -260,7 +254,7 @@ def test_migrations_of_a_newer_version_take_the_site_down(
 
 
 @pytest.mark.slow
-def test_a_database_that_does_not_take_connections_keeps_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connecting_to_a_silent_database_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -272,7 +266,7 @@ def test_a_database_that_does_not_take_connections_keeps_nobody_for_long(monkeyp
 
 
 @pytest.mark.slow
-def test_a_statement_that_hangs_keeps_nobody_for_long_and_does_not_go_on(transactional_db: None) -> None:
+def test_a_hanging_statement_times_out_and_is_canceled(transactional_db: None) -> None:
     with pytest.raises(Away), database(0.3):
         connection.cursor().execute("SELECT pg_sleep(600)")
 
@@ -288,7 +282,7 @@ def test_a_statement_that_hangs_keeps_nobody_for_long_and_does_not_go_on(transac
 
 
 @pytest.mark.slow
-def test_qcluster_tells_of_a_wrong_key_and_of_a_process_that_died(receiver: Receiver) -> None:
+def test_qcluster_reports_a_wrong_key_and_a_killed_process(receiver: Receiver) -> None:
     with OpenAIServer() as provider:
         provider.models = error(401)
         variables = {"ENGINE__BASE_URL": provider.base_url, "NOTIFY__WEBHOOK_URL": receiver.url}

@@ -1,4 +1,4 @@
-"""Webhooks: what other systems are told, signed, and sent until it arrives."""
+"""Webhooks: the events that other systems receive, their signatures and retries."""
 
 import base64
 import hashlib
@@ -47,7 +47,7 @@ def receiver(settings: Settings) -> Iterator[Receiver]:
 
 @pytest.fixture
 def webhook(receiver: Receiver) -> WebhookEndpoint:
-    """A webhook that is told of everything."""
+    """A webhook for every type of event."""
     return WebhookEndpoint.objects.create(name="Billing", url=receiver.url, events=Occasion.values)
 
 
@@ -57,7 +57,7 @@ def send_all() -> None:
 
 
 def pass_time(seconds: float) -> None:
-    """Let so much time go by for what waits."""
+    """Move waiting deliveries and endpoints that many seconds back."""
     gone = timedelta(seconds=seconds)
     for delivery in WebhookDelivery.objects.waiting():
         WebhookDelivery.objects.filter(pk=delivery.pk).update(due_at=delivery.due_at and delivery.due_at - gone)
@@ -71,10 +71,10 @@ def happen(type: str = "user_erased", **fields: object) -> Event:
     return Event.objects.create(type=type, actor="test", payload={"erasure_id": "e1"}, **fields)
 
 
-# --- what is told ---
+# --- events ---
 
 
-def test_moments_that_were_made_are_told_by_their_keys_and_not_their_text(
+def test_an_event_about_new_moments_has_their_keys_and_no_text(
     ada: UserProfile, webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:
     session = talk(ada, 12)
@@ -92,7 +92,7 @@ def test_moments_that_were_made_are_told_by_their_keys_and_not_their_text(
     }
 
 
-def test_a_failed_job_a_provider_that_is_down_and_an_erasure_are_told(
+def test_failed_jobs_unavailable_providers_and_erasures_are_sent(
     ada: UserProfile, webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:
     session = talk(ada, 2)
@@ -112,7 +112,7 @@ def test_a_failed_job_a_provider_that_is_down_and_an_erasure_are_told(
     ]
 
 
-def test_row_11_what_waited_to_be_told_of_somebody_who_was_erased_is_not_told(
+def test_row_11_waiting_events_of_an_erased_person_are_not_sent(
     ada: UserProfile, webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:
     build(talk(ada, 12), lag=0)
@@ -120,10 +120,10 @@ def test_row_11_what_waited_to_be_told_of_somebody_who_was_erased_is_not_told(
     erase_user("ada", application=DEFAULT, actor="key:test")
     send_all()
     assert [told["type"] for told in receiver.told] == ["person.erased"]
-    assert not re.search(rb"\bada\b", b"".join(receiver.bodies))  # an id may have the letters
+    assert not re.search(rb"\bada\b", b"".join(receiver.bodies))  # an id may contain the letters
 
 
-def test_one_is_told_of_ones_own_application_and_of_what_one_asked_for(receiver: Receiver) -> None:
+def test_an_endpoint_receives_its_events_of_its_application(receiver: Receiver) -> None:
     other = Application.objects.create(name="other")
     events = {"events": ["user_erased"], "url": receiver.url}
     WebhookEndpoint.objects.create(name="own", **events)
@@ -135,23 +135,21 @@ def test_one_is_told_of_ones_own_application_and_of_what_one_asked_for(receiver:
     stranger = UserProfile.objects.create(application=other, user_id="stranger")
     happen(user_pk=stranger.pk)
     assert WebhookDelivery.objects.latest("id").endpoint.name == "others"
-    happen()  # the site's
+    happen()  # a site-wide event
     assert WebhookDelivery.objects.count() == 4
 
 
-def test_what_is_rolled_back_is_not_told(webhook: WebhookEndpoint) -> None:
+def test_a_rolled_back_event_is_not_sent(webhook: WebhookEndpoint) -> None:
     with transaction.atomic():
         happen()
         transaction.set_rollback(True)
     assert not WebhookDelivery.objects.exists()
 
 
-# --- that it arrives ---
+# --- delivery ---
 
 
-def test_a_receiver_verifies_the_signature_by_the_secret_that_it_was_given(
-    webhook: WebhookEndpoint, receiver: Receiver
-) -> None:
+def test_a_receiver_can_verify_the_signature_with_the_secret(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     happen()
     send_all()
     headers = {name.lower(): value for name, value in receiver.headers[0].items()}
@@ -168,7 +166,7 @@ def test_a_receiver_verifies_the_signature_by_the_secret_that_it_was_given(
         page_says["verified"](webhook.shown_secret, headers, receiver.bodies[0] + b" ")
 
 
-def test_a_receiver_that_was_down_gets_the_event_after_and_the_same_one(
+def test_a_receiver_that_was_down_gets_each_event_later_under_the_same_id(
     webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:
     receiver.statuses = [500] * 4
@@ -184,7 +182,7 @@ def test_a_receiver_that_was_down_gets_the_event_after_and_the_same_one(
     assert (webhook.failures, webhook.waits_until) == (0, None)
 
 
-def test_what_fails_holds_nobody_else_up(webhook: WebhookEndpoint, receiver: Receiver) -> None:
+def test_a_failing_endpoint_does_not_delay_others(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     WebhookEndpoint.objects.filter(pk=webhook.pk).update(url="http://127.0.0.1:1/")
     for _ in range(3):
         happen()
@@ -196,7 +194,7 @@ def test_what_fails_holds_nobody_else_up(webhook: WebhookEndpoint, receiver: Rec
     assert len(receiver.bodies) == 1
 
 
-def test_what_never_arrives_is_given_up_and_can_be_sent_again(webhook: WebhookEndpoint, receiver: Receiver) -> None:
+def test_an_undelivered_event_fails_in_the_end_and_can_be_resent(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     receiver.statuses = [500]
     happen()
     WebhookDelivery.objects.update(queued_at=timezone.now() - KEPT_TRYING)
@@ -213,7 +211,9 @@ def test_what_never_arrives_is_given_up_and_can_be_sent_again(webhook: WebhookEn
     assert delivery.state == "sent" and len(receiver.bodies) == 2
 
 
-def test_a_sender_that_died_is_followed_by_another(webhook: WebhookEndpoint, receiver: Receiver) -> None:
+def test_the_delivery_of_a_dead_sender_is_taken_over_after_its_lease(
+    webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
     happen()
     assert WebhookDelivery.objects.take_next()
     send_all()
@@ -225,7 +225,7 @@ def test_a_sender_that_died_is_followed_by_another(webhook: WebhookEndpoint, rec
 
 @pytest.fixture
 def _woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send notifications as a command does, and don't look without being woken."""
+    """Send notifications from here as a command does, and serve only when woken."""
     monkeypatch.setattr(wake, "sends_from_thread", lambda: False)
     monkeypatch.setattr(webhooks, "IDLE", 10 * TIMEOUT)
     monkeypatch.setattr("moments_app.models.webhook.LEASE", timedelta(days=1))
@@ -233,7 +233,7 @@ def _woken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def serving() -> Iterator[None]:
-    """Have what is due sent in the block, and all of it before the block ends."""
+    """Serve deliveries in a thread during the block, and wait for all of them before it ends."""
     ending = threading.Event()
     thread = threading.Thread(target=serve, args=[ending])
     thread.start()
@@ -251,9 +251,7 @@ def _has_received(receiver: Receiver, count: int) -> bool:
 
 
 @pytest.mark.usefixtures("_woken")
-def test_the_thread_beside_the_watch_is_woken_by_what_is_to_be_sent(
-    webhook: WebhookEndpoint, receiver: Receiver
-) -> None:
+def test_the_sender_thread_is_woken_by_new_events(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     with serving():
         for number in range(3):
             happen()
@@ -261,7 +259,7 @@ def test_the_thread_beside_the_watch_is_woken_by_what_is_to_be_sent(
 
 
 @pytest.mark.usefixtures("_woken")
-def test_a_slow_receiver_gets_one_at_a_time_and_holds_nobody_else_up(
+def test_a_slow_receiver_gets_one_delivery_at_a_time_and_does_not_delay_others(
     webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:
     with Receiver() as slow:
@@ -274,15 +272,15 @@ def test_a_slow_receiver_gets_one_at_a_time_and_holds_nobody_else_up(
         with serving():
             wait_until(lambda: bool(slow.bodies and receiver.bodies))
             assert len(slow.bodies) == 1
-            assert not WebhookDelivery.objects.exclude(error="").exists()  # so nobody waited for its end
+            assert not WebhookDelivery.objects.exclude(error="").exists()  # the slow delivery didn't time out
             slow.goes.set()
         assert len(slow.bodies) == SENDERS + 2
 
 
-# --- where it may go ---
+# --- allowed addresses ---
 
 
-def test_row_20_a_webhook_goes_to_no_private_address_unless_a_setting_says_so(
+def test_row_20_webhooks_are_not_sent_to_private_addresses_unless_a_setting_allows_it(
     webhook: WebhookEndpoint, receiver: Receiver, settings: Settings
 ) -> None:
     settings.WEBHOOKS = WebhookSettings()
@@ -295,7 +293,7 @@ def test_row_20_a_webhook_goes_to_no_private_address_unless_a_setting_says_so(
     assert receiver.bodies == []
 
 
-def test_row_20_the_connection_goes_to_the_address_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_20_the_connection_uses_the_checked_address(monkeypatch: pytest.MonkeyPatch) -> None:
     public, private = "93.184.216.34", "127.0.0.1"
     answers = iter([[public], [private], [private, public]])
     connected: list[str] = []
@@ -319,7 +317,7 @@ def test_row_20_the_connection_goes_to_the_address_that_was_checked(monkeypatch:
 # --- in the admin ---
 
 
-def test_an_operator_enters_a_webhook_and_sees_its_secret_and_its_deliveries(receiver: Receiver) -> None:
+def test_an_operator_can_add_a_webhook_and_see_its_secret_and_deliveries(receiver: Receiver) -> None:
     root = operator()
     entered = {"name": "Billing", "url": receiver.url, "events": ["user_erased", "moments_built"], "is_active": "on"}
     root.post(reverse("admin:moments_app_webhookendpoint_add"), entered)
@@ -338,14 +336,14 @@ def test_an_operator_enters_a_webhook_and_sees_its_secret_and_its_deliveries(rec
     ["https://billing example.com/hook", "https://example.com/a hook", "https://:443/", "https://example.com:http/",
      "https://example.com:99999/", "https://[::1"],
 )  # fmt: skip
-def test_an_address_that_nothing_can_be_posted_to_is_refused(url: str) -> None:
+def test_an_invalid_url_is_rejected(url: str) -> None:
     entered = {"name": "Billing", "url": url, "events": ["user_erased"], "is_active": "on"}
     refused = operator().post(reverse("admin:moments_app_webhookendpoint_add"), entered)
     assert "Enter a URL with a host" in refused.content.decode()
     assert not WebhookEndpoint.objects.exists()
 
 
-def test_an_address_without_tls_is_refused_unless_a_setting_allows_it(settings: Settings) -> None:
+def test_a_url_without_tls_is_rejected_unless_a_setting_allows_it(settings: Settings) -> None:
     entered = {"name": "Billing", "url": "http://example.com/hook", "events": ["user_erased"], "is_active": "on"}
     root, add = operator(), reverse("admin:moments_app_webhookendpoint_add")
     assert "WEBHOOKS__PRIVATE_ADDRESSES" in root.post(add, entered).content.decode()
@@ -356,7 +354,7 @@ def test_an_address_without_tls_is_refused_unless_a_setting_allows_it(settings: 
 
 
 @pytest.mark.parametrize("group", ["viewers", "editors"])
-def test_row_20_who_may_not_enter_addresses_sees_none(webhook: WebhookEndpoint, group: str) -> None:
+def test_row_20_operators_who_may_not_edit_webhooks_do_not_see_them(webhook: WebhookEndpoint, group: str) -> None:
     client = operator(group=group)
     for name in ("changelist", "add"):
         assert client.get(reverse(f"admin:moments_app_webhookendpoint_{name}")).status_code == 403

@@ -1,4 +1,4 @@
-"""Two applications of one installation: people, sessions, agents and shards of the same names, and no way across."""
+"""Two applications of one installation have people, sessions, agents and shards of the same names, but no access."""
 
 import io
 import json
@@ -41,7 +41,7 @@ from tests.support.transcript import START
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-HERE, THERE = "quincejam", "walnutliqueur"  # a word in everything of the one, and of the other
+HERE, THERE = "quincejam", "walnutliqueur"  # a word in all data of the one, and of the other
 EVE = "operator:eve"
 
 
@@ -53,13 +53,13 @@ def other() -> int:
 
 @pytest.fixture
 def other_service(other: int) -> Api:
-    """A client with a service key of the second application, which may do everything."""
+    """A client with a service key of the second application with scope admin."""
     return Api(ApiKey.objects.issue("other", application=other, scope="admin")[1])
 
 
 @pytest.fixture
 def both(other: int) -> dict[str, int]:
-    """Both applications with like data, of which each names a word of its own; by that word."""
+    """The keys of both applications, which have similar data, by the word that marks it."""
     applications = {HERE: DEFAULT, THERE: other}
     for word, application in applications.items():
         furnish(word, application)
@@ -67,7 +67,7 @@ def both(other: int) -> dict[str, int]:
 
 
 def furnish(word: str, application: int) -> None:
-    """A person, two sessions, memory of every kind, shards, a prompt; everything says the word."""
+    """Create a person, two sessions, memory of every kind, shards and a prompt, all with the word."""
     ada = UserProfile.objects.ensure("ada", application)
     said = [NewMessage("user", f"Mental health support in the clinic, and {word}."), NewMessage("assistant", word)]
     session = append(ada, "s1", said * 6).session
@@ -91,11 +91,11 @@ def furnish(word: str, application: int) -> None:
     work_off()
 
 
-# --- row 24: what is of one application is reached by no way from another ---
+# --- row 24: no interface reaches data of another application ---
 
 
 @pytest.mark.slow
-def test_row_24_no_way_leads_from_one_application_to_another(
+def test_row_24_no_interface_returns_data_of_another_application(
     service: Api, other_service: Api, both: dict[str, int]
 ) -> None:
     for api, own, foreign in ((service, HERE, THERE), (other_service, THERE, HERE)):
@@ -116,7 +116,7 @@ PATHS = (
 
 
 @pytest.mark.slow
-def test_row_24_with_the_codes_filters_removed_a_request_sees_its_application_alone(both: dict[str, int]) -> None:
+def test_row_24_an_unfiltered_query_sees_only_its_application(both: dict[str, int]) -> None:
     seen_at_all: dict[str, set[str]] = {HERE: set(), THERE: set()}
     for own, foreign in ((HERE, THERE), (THERE, HERE)):
         for person in ("ada", None):
@@ -142,7 +142,7 @@ def test_row_24_with_the_codes_filters_removed_a_request_sees_its_application_al
 
 
 def readable(cursor: Any) -> Iterator[tuple[str, str]]:
-    """Every table of which a request may read whole rows, and all that it then gets of it."""
+    """Return the name and content of every table whose rows a request may read."""
     cursor.execute(
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace "
         "AND has_table_privilege(%s, oid, 'SELECT') ORDER BY 1",
@@ -154,7 +154,7 @@ def readable(cursor: Any) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_row_24_whatever_shards_a_request_names_searches_find_its_applications(both: dict[str, int]) -> None:
+def test_row_24_searches_of_any_shards_find_only_items_of_the_application(both: dict[str, int]) -> None:
     shards = dict(MemoryStream.objects.filter(name="kilns").values_list("application_id", "pk"))
     said = MemoryAtom.objects.filter(user=None, content__startswith="The market has")
     facts = dict(said.values_list("stream__application_id", "pk"))
@@ -169,7 +169,7 @@ def test_row_24_whatever_shards_a_request_names_searches_find_its_applications(b
 
 
 def searches_of_shards(then: str = "", until: str = "") -> tuple[str, str]:
-    """A search by meaning and one by words, or those of a former time."""
+    """Return a search by vectors and one by words, in the current or an earlier version."""
     words = "'{market}', '{}', false, '{market}', '{1}', 5"
     return (
         f"SELECT array_agg(found) FROM nearest_moments_app_factembedding{then}"
@@ -179,7 +179,7 @@ def searches_of_shards(then: str = "", until: str = "") -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_row_24_a_request_changes_nothing_of_another_application_though_its_key_may_share(
+def test_row_24_an_authorized_request_cannot_change_shards_of_another_application(
     both: dict[str, int], other: int
 ) -> None:
     foreign = MemoryStream.objects.get(application=DEFAULT, name="kilns")
@@ -192,7 +192,7 @@ def test_row_24_a_request_changes_nothing_of_another_application_though_its_key_
     assert foreign.is_active
 
 
-def test_row_24_a_service_key_reaches_the_people_of_its_application_and_others_look_unknown(
+def test_row_24_people_of_another_application_look_unknown_to_a_service_key(
     service: Api, other_service: Api, ada: UserProfile
 ) -> None:
     append(ada, "s1", [NewMessage("user", "Hello.")])
@@ -211,7 +211,7 @@ HELLO = {"role": "user", "content": "Hello there."}
 
 
 @pytest.mark.slow
-def test_row_24_what_is_released_and_learned_stays_with_the_agent_of_its_application(
+def test_row_24_releases_and_lessons_stay_with_the_agent_of_their_application(
     service: Api, other_service: Api, other: int
 ) -> None:
     for application in (DEFAULT, other):
@@ -224,7 +224,7 @@ def test_row_24_what_is_released_and_learned_stays_with_the_agent_of_its_applica
     assert Event.objects.get(type="memory_released").application_id == other
 
 
-def test_row_24_lessons_of_two_applications_are_two_streams(other: int) -> None:
+def test_row_24_lessons_of_two_applications_are_separate_streams(other: int) -> None:
     for application in (DEFAULT, other):
         user = UserProfile.objects.ensure("ada", application)
         session = append(user, "s1", [NewMessage("user", "Hello.")]).session
@@ -277,10 +277,12 @@ def test_figures_are_of_the_site_for_the_default_application_and_otherwise_its_o
     assert Client().get("/metrics", headers=as_ada.headers).status_code == 403
 
 
-# --- people leave and come back ---
+# --- erasures and imports ---
 
 
-def test_row_11_an_erasure_leaves_whoever_has_the_same_name_elsewhere(ada: UserProfile, other: int) -> None:
+def test_row_11_an_erasure_keeps_the_person_of_the_same_name_in_another_application(
+    ada: UserProfile, other: int
+) -> None:
     theirs = UserProfile.objects.ensure("ada", other)
     for user in (ada, theirs):
         append(user, "s1", [NewMessage("user", "Hello.")])
@@ -327,10 +329,12 @@ def test_commands_use_the_given_application(ada: UserProfile, tmp_path: Path) ->
             call_command(*command, "--application", "cafe")
 
 
-# --- rounds on their way in ---
+# --- spooled rounds ---
 
 
-def test_row_24_rounds_of_two_applications_wait_apart(settings: Settings, tmp_path: Path, other: int) -> None:
+def test_row_24_rounds_of_two_applications_are_spooled_separately(
+    settings: Settings, tmp_path: Path, other: int
+) -> None:
     settings.SPOOL_DIR = tmp_path
     made = {}
     for application in (DEFAULT, other):
@@ -343,7 +347,7 @@ def test_row_24_rounds_of_two_applications_wait_apart(settings: Settings, tmp_pa
     assert spool.orphans() == made[DEFAULT]
 
 
-def test_row_24_a_round_goes_to_the_application_of_its_key_and_an_old_ones_to_the_first(other: int) -> None:
+def test_row_24_a_round_is_stored_in_its_application_or_by_default_in_the_first(other: int) -> None:
     records = [Round(ChatSession("ada", "s1", application=other), [NewMessage("user", "Hello.")]).first_record()]
     assert Round.from_records(records).store()
     assert Session.objects.get().user.application_id == other
@@ -356,7 +360,7 @@ def test_row_24_a_round_goes_to_the_application_of_its_key_and_an_old_ones_to_th
 
 
 class TestPrompts:
-    """An application's own prompt goes before the site's."""
+    """An application's own prompt overrides the site-wide one."""
 
     def own(self, application: int, text: str) -> None:
         prompt = PromptResource.objects.create(

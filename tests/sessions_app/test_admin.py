@@ -1,4 +1,4 @@
-"""The operator's pages of people, keys and logins."""
+"""The admin pages of people, keys and logins."""
 
 import re
 from datetime import timedelta
@@ -38,7 +38,7 @@ def key_url(key: ApiKey, verb: str = "change") -> str:
 
 
 @pytest.mark.parametrize("listed", ["sessions_app_apikey", "sessions_app_dailylimit", "moments_app_moment"])
-def test_the_history_of_what_is_not_there_is_refused(root: Client, listed: str) -> None:
+def test_the_history_of_an_unknown_row_is_403(root: Client, listed: str) -> None:
     assert root.get(reverse(f"admin:{listed}_history", args=[999])).status_code == 403
 
 
@@ -59,13 +59,13 @@ def test_row_19_a_key_is_shown_once_and_works(root: Client, ada: UserProfile) ->
     assert found[1] not in f"{history.object_repr} {history.change_message}"
 
 
-def test_a_key_that_is_expired_from_the_start_is_refused(root: Client) -> None:
+def test_an_expiry_in_the_past_is_rejected(root: Client) -> None:
     data = {"name": "late", "scope": "read", "expires_at_0": "2020-01-01", "expires_at_1": "00:00:00"}
     assert "must be in the future" in root.post(NEW_KEY, data).content.decode()
     assert not ApiKey.objects.exists()
 
 
-def test_revoked_keys_end_at_once(root: Client, ada: UserProfile) -> None:
+def test_revoked_keys_stop_working_at_once(root: Client, ada: UserProfile) -> None:
     (first, first_text), (second, second_text) = ApiKey.objects.issue("first"), ApiKey.objects.issue("second")
     assert Api(first_text).get("users/ada").status_code == 200
     ticked = {"action": "revoke", "_selected_action": [first.pk]}
@@ -82,7 +82,7 @@ def test_revoked_keys_end_at_once(root: Client, ada: UserProfile) -> None:
     assert [entry.get_change_message() for entry in LogEntry.objects.all()] == ["Revoked.", "Revoked."]
 
 
-def test_a_key_tells_its_state_its_person_and_its_last_use(root: Client, ada: UserProfile) -> None:
+def test_a_key_shows_its_state_person_and_last_use(root: Client, ada: UserProfile) -> None:
     active, _ = ApiKey.objects.issue("active one", user=ada)
     expired, _ = ApiKey.objects.issue("expired one", expires_at=timezone.now() - timedelta(days=1))
     revoked, _ = ApiKey.objects.issue("revoked one")
@@ -97,14 +97,14 @@ def test_a_key_tells_its_state_its_person_and_its_last_use(root: Client, ada: Us
     assert "any user" in root.get(key_url(expired)).content.decode()
 
 
-def test_a_key_is_never_edited_or_deleted(root: Client) -> None:
+def test_a_key_cannot_be_edited_or_deleted(root: Client) -> None:
     key, _ = ApiKey.objects.issue("settled", scope="read")
     root.post(reverse("admin:sessions_app_apikey_change", args=[key.pk]), {"name": "x", "scope": "admin"})
     root.post(reverse("admin:sessions_app_apikey_delete", args=[key.pk]), {"post": "yes"})
     assert list(ApiKey.objects.values_list("name", "scope")) == [("settled", "read")]
 
 
-def test_row_18_a_viewer_makes_and_revokes_no_keys(transactional_db: None) -> None:
+def test_row_18_a_viewer_cannot_create_or_revoke_keys(transactional_db: None) -> None:
     viewer = operator("view_")
     key, _ = ApiKey.objects.issue("stays")
     assert viewer.get(KEYS).status_code == 200
@@ -115,7 +115,7 @@ def test_row_18_a_viewer_makes_and_revokes_no_keys(transactional_db: None) -> No
     assert list(ApiKey.objects.values_list("name", "revoked_at")) == [("stays", None)]
 
 
-def test_a_profile_is_corrected(root: Client, ada: UserProfile) -> None:
+def test_an_operator_can_edit_a_profile(root: Client, ada: UserProfile) -> None:
     data = {
         "summary": "Ada lives in Turin.",
         "interests": "kilns\nverbs",
@@ -129,7 +129,7 @@ def test_a_profile_is_corrected(root: Client, ada: UserProfile) -> None:
     assert (ada.user_id, ada.summary, ada.interests) == ("ada", "Ada lives in Turin.", ["kilns", "verbs"])
 
 
-def test_a_wrong_time_zone_is_refused_and_nothing_stored(root: Client, ada: UserProfile) -> None:
+def test_an_unknown_time_zone_is_rejected_and_nothing_is_stored(root: Client, ada: UserProfile) -> None:
     data = {"summary": "x", "interests": "", "preferred_topics": "", "timezone": "Mars/Base", "metadata": "{}"}
     assert "Mars/Base" in root.post(profile_url(ada), data).content.decode()
     ada.refresh_from_db()
@@ -143,7 +143,7 @@ def test_the_plain_pages_open(root: Client, page: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_person_is_erased_once_their_id_is_typed(root: Client, ada: UserProfile) -> None:
+def test_erasing_a_person_requires_typing_their_id(root: Client, ada: UserProfile) -> None:
     page = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
     assert page in root.get(profile_url(ada)).content.decode()
     ada.sessions.create(session_id="s1")
@@ -172,7 +172,7 @@ def erasure() -> Event:
 
 
 @pytest.mark.slow
-def test_an_operator_who_sees_no_events_gets_no_receipt_of_an_erasure(ada: UserProfile) -> None:
+def test_an_operator_without_access_to_events_gets_no_erasure_receipt(ada: UserProfile) -> None:
     eraser = operator("view_userprofile", "delete_userprofile")
     page = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
     answer = eraser.post(page, {"user_id": "ada"}, follow=True)
@@ -181,7 +181,7 @@ def test_an_operator_who_sees_no_events_gets_no_receipt_of_an_erasure(ada: UserP
 
 
 @pytest.mark.slow
-def test_the_event_of_an_erasure_shows_the_receipt_and_whether_files_are_left(root: Client, ada: UserProfile) -> None:
+def test_the_event_of_an_erasure_shows_its_receipt_and_remaining_files(root: Client, ada: UserProfile) -> None:
     erase_user("ada", application=ada.application_id, actor="test")
     page = reverse("admin:sessions_app_event_change", args=[erasure().pk])
     assert "Nothing is left" in root.get(page).content.decode()
@@ -190,20 +190,20 @@ def test_the_event_of_an_erasure_shows_the_receipt_and_whether_files_are_left(ro
     assert "Archive files are left" in shown and "A job retries" in shown
 
 
-def test_row_18_a_viewer_erases_nobody(ada: UserProfile) -> None:
+def test_row_18_a_viewer_cannot_erase_a_person(ada: UserProfile) -> None:
     viewer = operator("view_")
     page = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
     assert viewer.get(page).status_code == viewer.post(page, {"user_id": "ada"}).status_code == 403
     assert UserProfile.objects.exists()
 
 
-def test_an_operator_exports_a_person(root: Client, ada: UserProfile) -> None:
+def test_an_operator_can_export_a_person(root: Client, ada: UserProfile) -> None:
     answer = root.get(reverse("admin:sessions_app_userprofile_export", args=[ada.pk]))
     assert answer["Content-Type"] == "application/zip"
     assert answer.getvalue()[:2] == b"PK"
 
 
-def test_an_event_is_told_in_a_line_with_links_to_what_it_names(root: Client, ada: UserProfile) -> None:
+def test_an_event_is_listed_in_one_line_with_links(root: Client, ada: UserProfile) -> None:
     session = ada.sessions.create(session_id="s1")
     payload = {"moment_keys": ["one", "two"], "ids": list(range(9)), "first_sequence": 0}
     job = "job:12345678-0000-0000-0000-000000000000"
@@ -218,7 +218,7 @@ def test_an_event_is_told_in_a_line_with_links_to_what_it_names(root: Client, ad
     assert "key abc" in root.get(reverse("admin:sessions_app_event_change", args=[gone.pk])).content.decode()
 
 
-def test_an_event_is_told_in_words_and_a_key_by_its_name(root: Client, ada: UserProfile) -> None:
+def test_an_event_shows_its_payload_in_words_and_keys_by_name(root: Client, ada: UserProfile) -> None:
     key, _ = ApiKey.objects.issue("shop front")
     payload = {"rows": {"turns": 3, "moments": 1}, "is_forced": True, "reason": None, "ids": [1, 2, 3, 4]}
     event = Event.objects.create(type="x", actor=key.actor, payload=payload)
@@ -228,11 +228,11 @@ def test_an_event_is_told_in_words_and_a_key_by_its_name(root: Client, ada: User
         assert "turns 3, moments 1" in shown and "key “shop front”" in shown and "{" + "&#x27;turns" not in shown
     assert "<dt>is forced</dt><dd>yes</dd>" in page and "<dt>ids</dt><dd>1, 2, 3, 4</dd>" in page
     viewer = operator("view_event").get(EVENTS).content.decode()
-    assert f"key {key.prefix}" in viewer and "shop front" not in viewer  # who may not see keys sees no names of them
+    assert f"key {key.prefix}" in viewer and "shop front" not in viewer  # without permission to view keys
 
 
 @pytest.mark.slow
-def test_the_log_asks_no_more_of_the_database_when_it_is_longer(root: Client, ada: UserProfile) -> None:
+def test_the_log_takes_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
     session = ada.sessions.create(session_id="s1")
 
     def add(number: int) -> None:
@@ -245,7 +245,7 @@ def test_the_log_asks_no_more_of_the_database_when_it_is_longer(root: Client, ad
     assert queries_of(root, EVENTS) == few <= MAX_QUERIES
 
 
-def test_an_action_is_posted_to_a_row_that_is_there(root: Client) -> None:
+def test_an_action_needs_a_post_and_an_existing_row(root: Client) -> None:
     key, _ = ApiKey.objects.issue("an app")
     assert root.get(key_url(key, "revoke")).status_code == 405
     assert root.post(f"{KEYS}x/revoke/").status_code == 404
@@ -255,7 +255,7 @@ def test_an_action_is_posted_to_a_row_that_is_there(root: Client) -> None:
 
 
 @pytest.mark.slow
-def test_the_log_leaves_out_who_read_whom_until_that_is_asked_for(root: Client, ada: UserProfile) -> None:
+def test_the_log_hides_reading_events_by_default(root: Client, ada: UserProfile) -> None:
     reading = {"page": "profile", "address": "/somewhere-read/"}
     Event.objects.create(type=USER_READ, actor="operator:eve", user_pk=ada.pk, payload=reading)
     Event.objects.create(type="moments_built", actor="x", user_pk=ada.pk, payload={"said": "something-built"})

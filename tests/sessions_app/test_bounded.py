@@ -1,4 +1,4 @@
-"""Imports in bounded memory, whatever the file says of itself and holds."""
+"""Imports use bounded memory, no matter what the file contains or declares."""
 
 import json
 import sys
@@ -21,12 +21,12 @@ from tests.support.processes import environment
 from tests.support.transcript import talk
 
 MIB = 2**20
-PEAK = 400 * MIB  # of which the program itself is a third
-LISTS = b"[" + b"[]," * (5 * MIB) + b"[]]"  # 15 MiB that make 300
+PEAK = 400 * MIB  # a third is the program itself
+LISTS = b"[" + b"[]," * (5 * MIB) + b"[]]"  # 15 MiB of JSON that take 300 in memory
 
 Content = Callable[[bytes], Iterator[bytes]]
 
-# Imports each file that it is given, as the commands do, and prints why it was refused.
+# Import each file as the commands do, and print why it was rejected.
 IMPORT = """
 import sys
 from pathlib import Path
@@ -48,7 +48,7 @@ for path in map(Path, {paths}):
 
 
 def said_by(files: list[Path], capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, str]]:
-    """The most memory that importing these took, and why each was refused."""
+    """Import the files in a process; return its peak memory and why each file was rejected."""
     command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", IMPORT.format(paths=[str(one) for one in files])]
     capfd.readouterr()
     peak = peak_memory(command, cwd=BASE_DIR, env=environment())
@@ -58,7 +58,7 @@ def said_by(files: list[Path], capfd: pytest.CaptureFixture[str]) -> tuple[int, 
 
 @pytest.fixture
 def export(ada: UserProfile, tmp_path: Path) -> Path:
-    """A person's export; the person is no longer there."""
+    """The export of a person who was erased afterward."""
     talk(ada, 3)
     path = tmp_path / "good.zip"
     call_command("export_user", "ada", str(path), stdout=StringIO())
@@ -67,7 +67,7 @@ def export(ada: UserProfile, tmp_path: Path) -> Path:
 
 
 def with_content(export: Path, member: str, content: Content, name: str) -> Path:
-    """The export with one file in it replaced."""
+    """Return a copy of the export in which one file is replaced."""
     path = export.with_name(name)
     with zipfile.ZipFile(export) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new:
         for entry in old.namelist():
@@ -78,7 +78,7 @@ def with_content(export: Path, member: str, content: Content, name: str) -> Path
 
 
 def put_into(field: bytes, value: bytes) -> Content:
-    """The first line, with another value of a field that is null or an object in it."""
+    """Return the first line with another value for a field that is null or an object."""
 
     def content(old: bytes) -> Iterator[bytes]:
         line = json.loads(old.splitlines()[0])
@@ -117,7 +117,7 @@ def long_and_of_no_session(line: bytes) -> bytes:
 @needs("importers")
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_no_file_takes_much_memory_and_each_is_told_its_limit(
+def test_each_file_is_rejected_with_its_limit_in_little_memory(
     export: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     expected = {
@@ -141,7 +141,7 @@ def test_no_file_takes_much_memory_and_each_is_told_its_limit(
 
 
 def chats(path: Path) -> Path:
-    """A data export of 30 MiB in a few kB."""
+    """Write a data export of a few kB that contains 30 MiB."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("conversations.json", b'[{"mapping":{}},{"mapping":{},"x":[' + LISTS + b"," + LISTS + b"]}]")
     return path
@@ -161,7 +161,7 @@ def refused(command: str, path: Path, *options: str) -> str:
 
 @pytest.mark.django_db(transaction=True)
 class TestZip:
-    """Zip files that are made to be dear to read."""
+    """Zip files that are expensive to read."""
 
     def repacked(self, path: Path, method: int) -> Path:
         with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_name("packed.zip"), "w", method) as new:
@@ -171,7 +171,7 @@ class TestZip:
 
     @needs("importers")
     @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-    def test_packed_in_another_way_than_usual_it_is_refused(self, export: Path, tmp_path: Path, method: int) -> None:
+    def test_other_compression_methods_are_rejected(self, export: Path, tmp_path: Path, method: int) -> None:
         assert "manifest.json: Its compression method is not deflate" in refused(
             "import_user", self.repacked(export, method)
         )
@@ -182,7 +182,7 @@ class TestZip:
         assert "conversations.json: Its compression method is not deflate" in told
 
     @needs("importers")
-    def test_one_with_a_long_list_of_files_is_refused(self, tmp_path: Path) -> None:
+    def test_a_zip_with_a_long_list_of_files_is_rejected(self, tmp_path: Path) -> None:
         path = tmp_path / "many.zip"
         with zipfile.ZipFile(path, "w") as archive:
             for number in range(80):
@@ -192,7 +192,7 @@ class TestZip:
         for command, *options in (["import_user"], ["import_sessions", "--user", "ada", "--format", "claude"]):
             assert "list of its files is longer than 4 MiB" in refused(command, path, *options)
 
-    def test_an_encrypted_export_is_refused(self, export: Path) -> None:
+    def test_an_encrypted_export_is_rejected(self, export: Path) -> None:
         data = bytearray(export.read_bytes())
         with zipfile.ZipFile(export) as archive:
             data[archive.getinfo("manifest.json").header_offset + 6] |= 1
@@ -202,7 +202,7 @@ class TestZip:
         assert "manifest.json: It is encrypted." in refused("import_user", export)
 
     @needs("importers")
-    def test_names_that_are_no_text_are_refused(self, tmp_path: Path) -> None:
+    def test_names_that_are_not_text_are_rejected(self, tmp_path: Path) -> None:
         path = tmp_path / "names.zip"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("conversations-é.json", b"[]")
@@ -212,7 +212,7 @@ class TestZip:
 
 
 class TestValues:
-    """How many values a JSON text has."""
+    """Counting the values of a JSON text."""
 
     @pytest.mark.parametrize(
         ("text", "too_many"),
@@ -227,16 +227,16 @@ class TestValues:
             ('["cut, off, here, and, there', False),
         ],
     )
-    def test_those_in_strings_do_not_count(self, text: str, too_many: bool) -> None:
+    def test_values_in_strings_are_not_counted(self, text: str, too_many: bool) -> None:
         assert (end_of_values(text, 3) is not None, has_more_values(text.encode(), 3)) == (too_many, too_many)
         assert most_values(text) == most_values(text.encode())
 
-    def test_it_says_where_there_are_as_many_as_there_may_be(self) -> None:
+    def test_the_position_of_the_last_allowed_value_is_returned(self) -> None:
         assert end_of_values("[1,2,3,4]", 3) == 6
         assert end_of_values("[1,2,3] [1]", 3, 8) is None
 
 
-def test_what_is_noted_on_the_disk_is_read_back_by_its_key() -> None:
+def test_values_on_disk_can_be_read_by_key() -> None:
     noted = OnDisk()
     noted.update({("s1", 1): 7, ("s1", 2): 8, ("\ud800\0",): 9})
     noted.update([(("s1", 2), [["a"], None])])
@@ -246,5 +246,5 @@ def test_what_is_noted_on_the_disk_is_read_back_by_its_key() -> None:
     assert sorted(noted.values(), key=str) == [7, 9, [["a"], None]]
 
 
-def test_a_text_of_escapes_and_commas_is_counted_in_little_memory() -> None:
+def test_counting_a_text_of_escapes_and_commas_takes_little_memory() -> None:
     assert end_of_values('["' + r"\n," * 1_000_000 + '",' + "1," * 3 + "1]", 1_000) is None

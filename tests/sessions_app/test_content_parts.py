@@ -1,4 +1,4 @@
-"""Content that is a list of parts comes to the same by every way that takes messages."""
+"""A list of content parts is stored in the same way over every interface that accepts messages."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Send = Callable[[Any], None]
 
 @pytest.fixture(params=["rest", "chat", pytest.param("openai", marks=needs("importers")), "jsonl"])
 def send(request: pytest.FixtureRequest, service: Api, tmp_path: Path) -> Send:
-    """Sends a content of Ada's by one of the ways."""
+    """Send content as Ada over one of the interfaces."""
 
     def by_rest(content: Any) -> None:
         answer = service.post("sessions/s1/messages", user_id="ada", messages=[{"role": "user", "content": content}])
@@ -53,7 +53,7 @@ def send(request: pytest.FixtureRequest, service: Api, tmp_path: Path) -> Send:
     return ways[request.param]
 
 
-def test_texts_are_the_content_and_other_parts_stand_in_the_payload_without_their_data(send: Send) -> None:
+def test_text_parts_become_the_content_and_other_parts_are_stored_without_data(send: Send) -> None:
     send(PARTS)
     turn = Message.objects.get()
     assert turn.content == "Look at this bowl.\nWhat glaze is it?"
@@ -64,14 +64,14 @@ def test_texts_are_the_content_and_other_parts_stand_in_the_payload_without_thei
     assert len(json.dumps([inline, sound])) < 1_000
 
 
-def test_texts_alone_are_as_one_text(send: Send) -> None:
+def test_text_parts_alone_are_joined_without_a_payload(send: Send) -> None:
     send([{"type": "text", "text": "Hello"}, "there"])
     turn = Message.objects.get()
     assert (turn.content, turn.payload) == ("Hello\nthere", None)
 
 
 @pytest.mark.parametrize("levels", [40, 650])
-def test_a_part_nested_too_deeply_is_refused_with_the_reason(service: Api, levels: int) -> None:
+def test_a_part_nested_too_deeply_is_rejected_with_the_reason(service: Api, levels: int) -> None:
     deep: Any = "x"
     for _ in range(levels):
         deep = [deep]
@@ -82,14 +82,14 @@ def test_a_part_nested_too_deeply_is_refused_with_the_reason(service: Api, level
         read_request(json.dumps({"messages": [message]}).encode())
 
 
-def test_parts_join_what_the_payload_has(service: Api) -> None:
+def test_parts_are_added_to_the_payload(service: Api) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://kiln.example/a.png"}}
     message = {"role": "tool", "content": [picture], "payload": {"tool_call_id": "c1"}}
     service.post("sessions/s1/messages", user_id="ada", messages=[message])
     assert Message.objects.get().payload == {"tool_call_id": "c1", "parts": [picture]}
 
 
-def test_row_1_parts_sent_again_are_there_and_others_under_their_id_are_refused(service: Api) -> None:
+def test_row_1_repeated_parts_are_known_and_other_parts_under_their_id_are_409(service: Api) -> None:
     first: dict[str, Any] = {"role": "user", "content": PARTS, "external_id": "a"}
     assert service.post("sessions/s1/messages", user_id="ada", messages=[first]).status_code == 201
     again = service.post("sessions/s1/messages", user_id="ada", messages=[first])

@@ -1,4 +1,4 @@
-"""Ids of contexts, which prove for which session they were given out."""
+"""Context ids, which prove the session that they were issued for."""
 
 from uuid import uuid4
 
@@ -11,7 +11,7 @@ from sessions_app.security.context_ids import UnknownContext, check_context_id, 
 ADA = UserProfile(user_id="ada", application_id=1)
 
 
-def test_an_id_is_taken_for_its_session_and_for_no_other() -> None:
+def test_an_id_is_valid_only_for_its_session() -> None:
     context_id = new_context_id(ADA, "s1")
     check_context_id(context_id, ADA, "s1")
     assert context_id.version == 8 and new_context_id(ADA, "s1") != context_id
@@ -23,12 +23,12 @@ def test_an_id_is_taken_for_its_session_and_for_no_other() -> None:
 @pytest.mark.parametrize(
     "other", [UserProfile(user_id="bo", application_id=1), UserProfile(user_id="ada", application_id=2)]
 )
-def test_an_id_is_taken_for_nobody_else(other: UserProfile) -> None:
+def test_an_id_is_not_valid_for_another_person(other: UserProfile) -> None:
     with pytest.raises(UnknownContext):
         check_context_id(new_context_id(ADA, "s1"), other, "s1")
 
 
-def test_one_that_was_given_out_under_a_former_key_is_taken(settings: Settings) -> None:
+def test_an_id_issued_under_a_former_secret_key_is_valid(settings: Settings) -> None:
     context_id, former = new_context_id(ADA, "s1"), settings.SECRET_KEY
     settings.SECRET_KEY = "another"
     with pytest.raises(UnknownContext):

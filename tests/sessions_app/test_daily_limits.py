@@ -1,4 +1,4 @@
-"""Daily limits of keys and applications on requests."""
+"""Daily request limits of keys and applications."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def key(service: Api) -> ApiKey:
-    """The key that `service` calls with."""
+    """The key of `service`."""
     return ApiKey.objects.get(name="service")
 
 
 def say(api: Api, text: str = "ten bytes.", number: int = 1, **fields: Any) -> Any:
-    """Append so many messages to a session of Ada's."""
+    """Append that many messages to a session of Ada."""
     said = [{"role": "user", "content": text}] * number
     return api.post("sessions/s1/messages", **{"user_id": "ada", "messages": said} | fields)
 
@@ -41,32 +41,30 @@ def error_of(answer: Any) -> str:
 
 
 class TestRequests:
-    def test_as_many_as_the_limit_are_answered_and_one_more_is_not(self, service: Api, key: ApiKey) -> None:
+    def test_requests_over_the_limit_are_429_and_not_counted(self, service: Api, key: ApiKey) -> None:
         limit(key, requests=3)
         assert [service.get("sessions", user_id="ada").status_code for _ in range(3)] == [200] * 3
         told = "The daily limit key-requests is reached: 3 requests a day for this key."
         assert error_of(service.get("sessions", user_id="ada")).startswith(told)
-        assert used(key).requests == 3  # one that is refused doesn't count
+        assert used(key).requests == 3  # a refused request doesn't count
 
-    def test_the_settings_limit_each_key_and_application(self, service: Api, settings: Settings) -> None:
+    def test_the_settings_set_limits_for_each_key_and_application(self, service: Api, settings: Settings) -> None:
         settings.DAILY_LIMITS = settings.DAILY_LIMITS.model_copy(update={"application_requests": 2})
         assert [say(service).status_code for _ in range(3)] == [201, 201, 429]
         begin_again()
         assert say(service).status_code == 429
 
-    def test_ones_own_limits_come_before_those_of_the_settings(
-        self, service: Api, key: ApiKey, settings: Settings
-    ) -> None:
+    def test_own_limits_override_the_settings(self, service: Api, key: ApiKey, settings: Settings) -> None:
         settings.DAILY_LIMITS = settings.DAILY_LIMITS.model_copy(update={"key_requests": 1})
         limit(key, requests=2)
         codes = [service.get("sessions", user_id="ada").status_code for _ in range(3)]
         assert codes == [200, 200, 429]
-        limit(key, requests=0)  # none
+        limit(key, requests=0)  # unlimited
         assert service.get("sessions", user_id="ada").status_code == 200
         limit(key, requests=None, usd=5)
         assert service.get("sessions", user_id="ada").status_code == 429
 
-    def test_the_next_day_they_begin_anew(self, service: Api, key: ApiKey) -> None:
+    def test_limits_are_reset_every_day(self, service: Api, key: ApiKey) -> None:
         limit(key, requests=1)
         assert service.get("sessions", user_id="ada").status_code == 200
         assert service.get("sessions", user_id="ada").status_code == 429
@@ -74,14 +72,14 @@ class TestRequests:
         assert service.get("sessions", user_id="ada").status_code == 200
         assert service.get("sessions", user_id="ada").status_code == 429
 
-    def test_another_process_knows_what_was_written(self, service: Api, key: ApiKey) -> None:
+    def test_another_process_counts_on_from_the_stored_usage(self, service: Api, key: ApiKey) -> None:
         limit(key, requests=2)
         service.get("sessions", user_id="ada")
         begin_again()
         codes = [service.get("sessions", user_id="ada").status_code for _ in range(2)]
         assert codes == [200, 429]
 
-    def test_none_is_lost_or_doubled_when_many_call_at_once(self, key: ApiKey, service: Api) -> None:
+    def test_concurrent_requests_are_each_counted_once(self, key: ApiKey, service: Api) -> None:
         limit(key, requests=20)
 
         def call(number: int) -> list[int]:
@@ -96,7 +94,7 @@ class TestRequests:
         assert codes.count(429) == 5 * 6 - 20
         assert used(key).requests == 20
 
-    def test_what_is_written_while_it_is_counted_by_others_waits_for_nobody(self, key: ApiKey) -> None:
+    def test_adding_usage_does_not_wait_for_locked_rows(self, key: ApiKey) -> None:
         subject = Subject(Kind.KEY, key.pk)
         DailyUsage.objects.add({subject: Amounts(requests=1)})
 
@@ -106,7 +104,7 @@ class TestRequests:
                 DailyUsage.objects.add({subject: Amounts(requests=1)})
 
         with transaction.atomic():
-            DailyUsage.objects.add({subject: Amounts(requests=1)})  # and holds its row
+            DailyUsage.objects.add({subject: Amounts(requests=1)})  # this transaction locks the row
             at_once(count, 4)
         assert used(key).requests == 6
 
@@ -121,14 +119,14 @@ class TestApplications:
         """A client with a service key of the other application."""
         return Api(ApiKey.objects.issue("abroad", application=other.pk, scope="admin")[1])
 
-    def test_all_keys_of_one_share_its_limits(self, service: Api, as_ada: Api, abroad: Api) -> None:
+    def test_all_keys_of_an_application_share_its_limits(self, service: Api, as_ada: Api, abroad: Api) -> None:
         limit(Application.objects.get(pk=DEFAULT), requests=2)
         assert [say(service).status_code, say(as_ada).status_code] == [201, 201]
         told = "The daily limit application-requests is reached: 2 requests a day for this application."
         assert error_of(service.get("sessions", user_id="bo")).startswith(told)
         assert [say(abroad).status_code for _ in range(3)] == [201] * 3
 
-    def test_row_9_a_persons_key_is_not_told_what_others_use(self, service: Api, as_ada: Api) -> None:
+    def test_row_9_a_user_key_does_not_see_the_usage_of_its_application(self, service: Api, as_ada: Api) -> None:
         limit(Application.objects.get(pk=DEFAULT), requests=100)
         assert as_ada.get("usage").json()["application"] is None
         assert "RateLimit" not in as_ada.get("sessions")
@@ -143,16 +141,16 @@ class TestWhatItCosts:
         return [query["sql"] for query in captured.captured_queries]
 
     @pytest.mark.slow
-    def test_an_append_takes_as_many_statements_with_limits_as_without(self, service: Api, key: ApiKey) -> None:
+    def test_limits_add_no_statements_to_an_append(self, service: Api, key: ApiKey) -> None:
         self.statements(service)
         without = self.statements(service)
         assert not any("count_usage" in sql for sql in without)
         limit(key, requests=100)
         looked_up = [sql for sql in self.statements(service) if "count_usage" in sql]
-        assert len(looked_up) == 1  # the key and its application together, once within two seconds
+        assert len(looked_up) == 1  # one lookup for the key and its application, cached for two seconds
         assert len(self.statements(service)) == len(without)
 
-    def test_the_meter_writes_all_by_one_statement(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
+    def test_the_meter_writes_all_usage_in_one_statement(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
         for name in ("ada", "bo"):
             service.get("sessions", user_id=name)
         with CaptureQueriesContext(connection) as captured:
@@ -161,7 +159,7 @@ class TestWhatItCosts:
 
 
 class TestWhatIsTold:
-    def test_headers_tell_of_limits_that_there_are(self, service: Api, key: ApiKey) -> None:
+    def test_headers_report_existing_limits(self, service: Api, key: ApiKey) -> None:
         assert "RateLimit" not in service.get("sessions", user_id="ada")
         limit(key, requests=10)
         limit(key.application, requests=100, model_calls=3)
@@ -173,12 +171,12 @@ class TestWhatIsTold:
         assert application_left.startswith('"application-requests";r=98;t=')
         assert int(key_left.rpartition("=")[2]) <= 86_400
 
-    def test_a_refusal_tells_that_nothing_is_left(self, service: Api, key: ApiKey) -> None:
+    def test_a_refusal_reports_that_nothing_is_left(self, service: Api, key: ApiKey) -> None:
         limit(key, requests=1)
         assert ";r=0;" in service.get("sessions", user_id="ada")["RateLimit"]
         assert ";r=0;" in service.get("sessions", user_id="ada")["RateLimit"]
 
-    def test_usage_is_told_even_when_nothing_is_left(self, service: Api, key: ApiKey) -> None:
+    def test_usage_can_be_read_when_the_limit_is_reached(self, service: Api, key: ApiKey) -> None:
         limit(key, requests=1, usd="0.5")
         say(service)
         assert say(service).status_code == 429
@@ -192,19 +190,19 @@ class TestWhatIsTold:
 
 
 class TestTables:
-    def test_a_row_is_of_one_subject(self, key: ApiKey) -> None:
+    def test_a_row_has_exactly_one_subject(self, key: ApiKey) -> None:
         for model, more in ((DailyLimit, {}), (DailyUsage, {"day": timezone.now().date()})):
             for whose in ({}, {"key": key, "application": key.application}):
                 with pytest.raises(IntegrityError, match="of_one"):
                     model.objects.create(**whose, **more)
 
-    def test_a_subject_has_limits_once(self, key: ApiKey) -> None:
+    def test_a_subject_has_at_most_one_row_of_limits(self, key: ApiKey) -> None:
         for whose in ({"key": key}, {"application": key.application}):
             DailyLimit.objects.create(**whose)
             with pytest.raises(IntegrityError):
                 DailyLimit.objects.create(**whose)
 
-    def test_row_11_an_erasure_takes_what_a_persons_keys_have_used(self, as_ada: Api, ada: UserProfile) -> None:
+    def test_row_11_an_erasure_deletes_the_usage_of_the_persons_keys(self, as_ada: Api, ada: UserProfile) -> None:
         own = ApiKey.objects.get(user=ada)
         limit(own, requests=100)
         say(as_ada)
@@ -216,7 +214,7 @@ class TestTables:
         assert not DailyUsage.objects.filter(application=None).exists()
         assert not DailyLimit.objects.exists()
 
-    def test_nothing_is_written_of_somebody_who_is_being_erased(self, as_ada: Api, ada: UserProfile) -> None:
+    def test_no_usage_is_written_for_a_person_being_erased(self, as_ada: Api, ada: UserProfile) -> None:
         own = ApiKey.objects.get(user=ada)
         with transaction.atomic():
             UserProfile.objects.select_for_update().get(pk=ada.pk)

@@ -1,4 +1,4 @@
-"""The roles of processes: a web process is nobody until it says for whom it works, and no process owns the tables."""
+"""The database roles of processes: a web process sees nothing until it names a person, and no process owns tables."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,7 +38,7 @@ from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# What a web process needs before it knows for whom it works; no word of a person is in it.
+# The tables that a web process reads before it names a person. They contain no text of a person.
 SEEN_BY_WEB = {"sessions_app_apikey", "sessions_app_application", "sessions_app_dailylimit", "django_migrations"}
 
 
@@ -49,7 +49,7 @@ def tables() -> list[str]:
 
 
 def number_of(table: str) -> int:
-    """How many rows of a table are seen; none where it may not be read at all."""
+    """Return how many rows of the table are visible: 0 if it can't be read."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT count(*) FROM {table}")
@@ -59,17 +59,17 @@ def number_of(table: str) -> int:
 
 
 class TestWeb:
-    """A web process, by its login or by the role that its transactions take."""
+    """A web process, by its login or by the role that its transactions set."""
 
     @pytest.mark.slow
-    def test_row_9_without_a_name_every_query_without_its_filter_finds_nothing_of_anybody(self) -> None:
+    def test_row_9_unfiltered_queries_find_no_personal_data_before_a_person_is_named(self) -> None:
         furnish()
         there = {table for table in tables() if number_of(table)}
         assert there >= {"sessions_app_message", "moments_app_moment", "moments_app_memoryatom", "auth_user"}
         with logged_in_as(WEB_ROLE):
             assert {table for table in there if number_of(table)} == SEEN_BY_WEB & there
 
-    def test_row_9_the_profile_that_it_names_is_the_only_one_it_finds(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_only_the_profile_of_the_named_person_is_visible(self, ada: UserProfile, bo: UserProfile) -> None:
         with logged_in_as(WEB_ROLE):
             with acting_for("ada", application=DEFAULT) as user:
                 assert user == ada and list(UserProfile.objects.all()) == [ada]
@@ -91,7 +91,7 @@ class TestWeb:
             f"ALTER ROLE {WEB_ROLE} SUPERUSER",
         ],
     )
-    def test_row_9_its_login_can_neither_become_the_owner_nor_change_the_lock(self, statement: str) -> None:
+    def test_row_9_the_web_login_cannot_become_the_owner_or_change_row_security(self, statement: str) -> None:
         owner = connection.settings_dict["USER"]
         ApiKey.objects.issue("k")
         with logged_in_as(WEB_ROLE), pytest.raises(DatabaseError), connection.cursor() as cursor:
@@ -99,7 +99,7 @@ class TestWeb:
         assert ApiKey.objects.get().scope == "write"
 
     @pytest.mark.slow
-    def test_by_its_login_it_does_all_that_it_is_asked(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
+    def test_the_web_login_can_serve_all_requests(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
         said = [{"role": "user", "content": "I moved to Lisbon."}]
         root = operator()
         with logged_in_as(WEB_ROLE):
@@ -117,7 +117,7 @@ class TestWeb:
                 assert readiness() == []
         assert Message.objects.filter(user=ada).count() == 1
 
-    def test_nothing_of_a_request_outlives_its_transactions(self, service: Api, ada: UserProfile) -> None:
+    def test_role_and_person_are_reset_after_a_request(self, service: Api, ada: UserProfile) -> None:
         root = operator()
         for answer in (service.get("sessions", user_id="ada"), root.get(reverse("admin:index"))):
             assert answer.status_code == 200
@@ -125,7 +125,7 @@ class TestWeb:
                 cursor.execute("SELECT current_user = session_user, current_setting('memory.named', true)")
                 assert cursor.fetchone() in ((True, None), (True, ""))
 
-    def test_an_operators_page_sees_everybody(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_a_page_of_an_operator_shows_all_people(self, ada: UserProfile, bo: UserProfile) -> None:
         with logged_in_as(WEB_ROLE), taking(None):
             assert not UserProfile.objects.exists()
         shown = operator().get(reverse("admin:sessions_app_userprofile_changelist")).content.decode()
@@ -133,9 +133,9 @@ class TestWeb:
 
 
 class TestWorker:
-    """A worker sees everybody's rows, and neither logins nor the tables' definitions."""
+    """A worker sees the rows of all people, but no logins, and can't alter tables."""
 
-    def test_it_does_its_work(self, ada: UserProfile) -> None:
+    def test_the_worker_login_can_run_jobs(self, ada: UserProfile) -> None:
         session = talk(ada, 40)
         Job.objects.request(BuildMoments.name, session, requested_by="test", force=True)
         with logged_in_as(WORKER_ROLE):
@@ -145,7 +145,7 @@ class TestWorker:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("archive_folder")
-    def test_it_runs_all_that_runs_by_itself(self) -> None:
+    def test_the_worker_login_can_run_all_schedules(self) -> None:
         furnish()
         EmbeddingModel.objects.all().delete()
         with logged_in_as(WORKER_ROLE):
@@ -156,7 +156,7 @@ class TestWorker:
             cursor.execute("SELECT count(*) FROM pg_indexes WHERE indexname ~ %s", [f"_nearest_{model.pk}$"])
             assert cursor.fetchone() == (3,)
 
-    def test_it_sees_no_login_and_changes_no_table(self) -> None:
+    def test_the_worker_login_sees_no_logins_and_cannot_alter_tables(self) -> None:
         operator()
         with logged_in_as(WORKER_ROLE):
             assert number_of("auth_user") == number_of("otp_totp_totpdevice") == 0
@@ -168,12 +168,12 @@ class TestWorker:
 
 
 class TestGrants:
-    """Whatever table there is, the roles may do their work on it after `migrate`."""
+    """After `migrate`, the roles have their rights on every table."""
 
-    def test_nothing_is_missing_after_migrate(self) -> None:
+    def test_no_grants_are_missing_after_migrate(self) -> None:
         assert list(missing()) == []
 
-    def test_a_new_table_is_seen_to(self) -> None:
+    def test_missing_grants_on_a_new_table_are_added(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE new_one (id bigint); ALTER TABLE new_one ENABLE ROW LEVEL SECURITY")
         try:
@@ -191,7 +191,7 @@ class TestGrants:
                 cursor.execute("DROP TABLE new_one")
 
     @pytest.mark.slow(seconds=5)
-    def test_two_databases_of_a_new_server_are_seen_to_at_once(self) -> None:
+    def test_two_databases_of_a_new_server_can_be_granted_concurrently(self) -> None:
         with new_server(), ThreadPoolExecutor(1) as another:
             with connection.cursor() as cursor:
                 cursor.execute(administrators_sql("postgres"))
@@ -201,7 +201,7 @@ class TestGrants:
                 wait_until_somebody_waits()
             seen_to.result()
 
-    def test_web_processes_that_log_in_as_the_owner_are_told_of(self, settings: Settings) -> None:
+    def test_a_web_process_that_logs_in_as_the_owner_gets_a_warning(self, settings: Settings) -> None:
         assert own_logins() == []
         settings.DATABASE_IS_EMBEDDED = False
         [warning] = own_logins()
@@ -209,7 +209,7 @@ class TestGrants:
         settings.WEB_HAS_LOGIN = True
         assert own_logins() == []
 
-    def test_no_role_of_a_process_passes_by_row_security(self) -> None:
+    def test_no_process_role_bypasses_row_security(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT bool_or(rolsuper OR rolbypassrls OR rolcreaterole OR rolinherit) FROM pg_roles "

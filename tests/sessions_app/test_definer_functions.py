@@ -19,9 +19,9 @@ from sessions_app.row_security import ROLE
 from tests.support.roles import logged_in_as
 from tests.support.transcript import talk
 
-pytestmark = pytest.mark.django_db  # each test is one transaction, which is rolled back
+pytestmark = pytest.mark.django_db  # each test is one transaction that is rolled back
 
-# The roles of processes, and those that they may take.
+# The roles of processes, and the roles that they may set.
 MAY_TAKE: dict[str, set[str]] = {
     WEB_ROLE: {ROLE, OPERATOR_ROLE, ADMIN_ROLE},
     WORKER_ROLE: {ROLE},
@@ -34,7 +34,7 @@ FUNCTIONS_SQL = """
     SELECT oid::regprocedure::text, pg_get_functiondef(oid), proargnames, proargtypes::regtype[]::text[]
     FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace
 """
-# Raises an error if it runs with another role's rights than the login's.
+# Raises an error if it runs with rights other than the login's.
 EVIL = """
     CREATE FUNCTION pg_temp.evil() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
         IF current_user <> session_user THEN RAISE EXCEPTION 'ran as %', current_user; END IF;
@@ -58,7 +58,7 @@ OF_TYPE: dict[str, Any] = {
     "bigint[]": [1],
     "double precision[]": [1.0, 1.0],
     "boolean": True,
-    "pg_catalog.tsquery": "lisbon",  # as PostgreSQL prints it when a domain of the same name shadows it
+    "pg_catalog.tsquery": "lisbon",  # as PostgreSQL prints it if a domain of the same name shadows it
 }
 NOT_ALLOWED = [
     "CREATE TABLE public.evil (id int)",
@@ -97,7 +97,7 @@ def found(question: str, values: list[Any] | None = None) -> list[tuple[Any, ...
 
 
 def error_of(statement: str, values: list[Any] | None = None) -> DatabaseError | None:
-    """Run a statement and undo it; return its error."""
+    """Run a statement and roll it back; return its error."""
     try:
         with transaction.atomic():
             execute(statement, values)
@@ -139,7 +139,7 @@ def attacks() -> Iterator[str]:
     execute(EVIL)
     shadow_tables()
     for name, _, names, types in found(FUNCTIONS_SQL):
-        arguments = list(zip(names or [], types, strict=False))  # names of columns follow
+        arguments = list(zip(names or [], types, strict=False))  # column names follow
         values = [ARGUMENTS.get(argument, OF_TYPE.get(kind, 1)) for argument, kind in arguments]
         casts = ", ".join(f"%s::{kind}" for _, kind in arguments)
         yield str(error_of(f"SELECT * FROM {name.partition('(')[0]}({casts})", values))
@@ -162,7 +162,7 @@ def shadow_tables() -> None:
 
 @contextmanager
 def temporary_objects() -> Iterator[None]:
-    """Allow all roles to create temporary objects, as where `migrate` could not revoke it."""
+    """Allow all roles to create temporary objects, as if `migrate` could not revoke it."""
     name = connection.settings_dict["NAME"]
     execute(f"GRANT TEMPORARY ON DATABASE {name} TO PUBLIC")
     yield
@@ -179,11 +179,11 @@ class TestFunctions:
     @pytest.mark.parametrize(
         "path", ["", "public", "pg_catalog", "pg_temp, pg_catalog, public", "pg_catalog, pg_temp, public"]
     )
-    def test_row_42_a_definer_function_with_another_path_is_found(self, path: str) -> None:
+    def test_row_42_a_definer_function_with_another_path_is_reported(self, path: str) -> None:
         plant(path, FUNCTIONS_ROLE)
         assert faults() == ["planted()"]
 
-    def test_row_42_a_definer_function_of_another_owner_is_found(self) -> None:
+    def test_row_42_a_definer_function_of_another_owner_is_reported(self) -> None:
         plant(SEARCH_PATH, connection.settings_dict["USER"])
         assert faults() == ["planted()"]
 
@@ -198,7 +198,7 @@ class TestFunctions:
         )
         assert found(owned, [FUNCTIONS_ROLE]) == [("pg_proc",)]
 
-    def test_row_42_the_functions_owner_reads_no_more_than_they_need(self) -> None:
+    def test_row_42_the_functions_owner_can_read_only_what_they_need(self) -> None:
         with logged_in_as(FUNCTIONS_ROLE):
             assert error_of("SELECT id, search_vector FROM sessions_app_message") is None
             for statement in (
@@ -229,7 +229,7 @@ class TestAttacks:
                 error = error_of(statement.format(role=role))
                 assert isinstance(getattr(error, "__cause__", None), InsufficientPrivilege), (statement, error)
 
-    def test_row_42_a_role_takes_only_the_roles_that_it_needs(self, role: str) -> None:
+    def test_row_42_a_role_can_set_only_the_roles_that_it_needs(self, role: str) -> None:
         others = {str(name) for (name,) in found("SELECT rolname FROM pg_roles WHERE rolname <> %s", [role])}
         with logged_in_as(role):
             assert {other for other in others if error_of(f'SET ROLE "{other}"') is None} == MAY_TAKE[role]
@@ -265,7 +265,7 @@ class TestLeaks:
 class TestGaps:
     """`migrate` closes the gaps that its login may close, and reports the rest."""
 
-    def test_nothing_is_left_after_migrate(self) -> None:
+    def test_no_gaps_are_left_after_migrate(self) -> None:
         assert list(gaps()) == [] and verified() == []
 
     def test_row_42_migrate_revokes_the_default_rights_of_a_database(self) -> None:

@@ -1,4 +1,4 @@
-"""What goes before a statement, where the statement can't carry it or has to come first."""
+"""Settings that are sent before a statement, if it can't include them or they must come first."""
 
 import pytest
 from django.db import connection, transaction
@@ -17,9 +17,7 @@ STATE = "current_user || ' ' || current_setting('lock_timeout')"
 
 
 @pytest.mark.parametrize("is_atomic", [False, True])
-def test_row_9_many_statements_and_composed_ones_have_the_role_and_the_limits(
-    ada: UserProfile, is_atomic: bool
-) -> None:
+def test_row_9_repeated_and_composed_statements_run_with_role_and_limits(ada: UserProfile, is_atomic: bool) -> None:
     sessions = Session.objects.bulk_create(Session(user=ada, session_id=f"s{n}") for n in range(2))
     update = f"UPDATE sessions_app_session SET title = {STATE} WHERE id = %s"
     composed = sql.SQL(f"SELECT {STATE}, %s")
@@ -38,14 +36,14 @@ def test_row_9_many_statements_and_composed_ones_have_the_role_and_the_limits(
     assert one == 1
 
 
-def test_a_snapshot_is_taken_before_a_role_that_asks_the_database() -> None:
+def test_a_snapshot_is_taken_before_setting_a_role_that_needs_a_query() -> None:
     with operating_in(1, [DEFAULT]), limited(Kind.CALL), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(SNAPSHOT)
         cursor.execute(f"SELECT {STATE}, current_setting('transaction_isolation')")
         assert cursor.fetchone() == (f"{OPERATOR_ROLE} 1min", "repeatable read")
 
 
-def test_nothing_goes_before_a_statement_outside_requests() -> None:
+def test_nothing_is_sent_before_a_statement_outside_requests() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_user = session_user, current_setting('lock_timeout')")
         assert cursor.fetchone() == (True, "0")

@@ -1,4 +1,4 @@
-"""The stems that index texts, and the stems that a query's words are searched for under."""
+"""The stems that index texts, and the stems that the words of a query are searched by."""
 
 import numpy
 import pytest
@@ -28,17 +28,17 @@ def stems(text: str) -> set[str]:
 
 
 def meet(query: str, text: str) -> bool:
-    """Return True if any word of a query is in the text."""
+    """Return whether any word of the query is in the text."""
     return any(not stems(text).isdisjoint(word.stems) for word in lexemes.words_of_query(query))
 
 
 @pytest.mark.parametrize(("text", "language"), SAMPLES)
-def test_a_language_is_told_by_its_letters(text: str, language: str) -> None:
+def test_the_language_of_a_text_is_identified(text: str, language: str) -> None:
     assert lexemes.likely_languages(text) == (language,)
 
 
 @pytest.mark.slow
-def test_the_identifier_judges_as_the_whole_model_does_and_takes_a_third_of_its_memory() -> None:
+def test_the_reduced_identifier_ranks_like_the_whole_model_in_a_third_of_its_memory() -> None:
     from py3langid import langid
 
     whole = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
@@ -58,13 +58,13 @@ def test_the_identifier_judges_as_the_whole_model_does_and_takes_a_third_of_its_
 
 
 @pytest.mark.slow
-def test_the_identifiers_file_is_of_the_installed_model() -> None:
+def test_the_identifier_file_matches_the_installed_model() -> None:
     with numpy.load(lexemes.LATIN_MODEL) as file:
         for name, made in latin_model.made().items():
             assert numpy.array_equal(file[name], made), "Run python -m tests.support.latin_model."
 
 
-def test_what_may_be_of_several_languages_is_indexed_in_each() -> None:
+def test_a_text_of_uncertain_language_is_indexed_in_each() -> None:
     doubtful = "Birthday 3 May"
     languages = lexemes.likely_languages(doubtful)
     assert len(languages) > 1 and lexemes.DEFAULT in languages
@@ -99,40 +99,40 @@ def test_what_may_be_of_several_languages_is_indexed_in_each() -> None:
         ("ｆｕｌｌ", "A full moon."),
     ],
 )
-def test_words_meet_in_other_forms(query: str, text: str) -> None:
+def test_a_word_matches_its_other_forms(query: str, text: str) -> None:
     assert meet(query, text)
 
 
 @pytest.mark.parametrize("language", ["en", "de", "tr", "pl", "pt"])
 @pytest.mark.parametrize("word", ["Klavierprüfungen", "bisikletini", "corazones", "rowerem", "harpsichords", "sœur"])
-def test_a_word_is_met_whatever_the_language_of_its_text_is_taken_for(word: str, language: str) -> None:
+def test_a_word_matches_itself_in_a_text_of_any_identified_language(word: str, language: str) -> None:
     indexed = lexemes._stems_of(word, (language,))
     [asked] = lexemes.words_of_query(word)
     assert indexed and set(indexed) <= set(asked.stems)
 
 
-def test_a_word_of_another_language_is_no_false_friend() -> None:
-    assert not meet("corner", "We grow corn and wheat on the farm.")  # in German corner would be a form of corn
+def test_a_word_does_not_match_by_the_rules_of_another_language() -> None:
+    assert not meet("corner", "We grow corn and wheat on the farm.")  # as German, corner would be a form of corn
 
 
-def test_stop_words_of_the_texts_language_are_left_out() -> None:
+def test_stop_words_of_the_text_language_are_omitted() -> None:
     assert stems("Who are you and what is it?") == stems("Was ist das und wie sind sie?") == set()
     assert lexemes.words_of_query("Who are you?") == []
     assert {word.word for word in lexemes.words_of_query("Wo ist die Katze?")} == {"katze"}
 
 
-def test_forms_of_one_word_in_a_query_are_one() -> None:
+def test_forms_of_one_word_in_a_query_are_merged() -> None:
     [word] = lexemes.words_of_query("painting paints painted")
     assert word.word == "painting"
 
 
-def test_places_are_told_for_phrases() -> None:
+def test_positions_are_stored_for_phrases() -> None:
     assert lexemes.vector("kiln cold kiln") == "'kiln':1,3 'cold':2"
 
 
 @pytest.mark.slow
 @pytest.mark.django_db
-def test_a_query_is_read_as_people_write_them_to_search_engines() -> None:
+def test_a_query_has_the_syntax_of_search_engines() -> None:
     def matches(query: str, text: str) -> bool:
         with connection.cursor() as cursor:
             cursor.execute("SELECT %s::tsvector @@ %s::tsquery", [lexemes.vector(text), lexemes.all_of(query)])
@@ -152,7 +152,7 @@ def test_a_query_is_read_as_people_write_them_to_search_engines() -> None:
 @pytest.mark.django_db
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=200))
-def test_whatever_is_said_postgresql_can_read_what_is_made_of_it(text: str) -> None:
+def test_postgresql_can_parse_the_vector_and_queries_of_any_text(text: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT %s::tsvector, %s::tsquery", [lexemes.vector(text), lexemes.all_of(text)])
         cursor.execute("SELECT %s::tsquery", [lexemes.any_of(text, 64)[0]])
@@ -165,13 +165,13 @@ def test_whatever_is_said_postgresql_can_read_what_is_made_of_it(text: str) -> N
         st.sampled_from(SAMPLES).map(lambda sample: sample[0]) | st.text(st.characters(max_codepoint=127)), max_size=4
     )
 )
-def test_a_text_in_ascii_has_the_words_that_it_has_beside_what_is_none(texts: list[str]) -> None:
+def test_an_ascii_text_has_the_same_words_with_other_characters_added(texts: list[str]) -> None:
     text = " ".join(text for text in texts if text.isascii())[:190]
     assert lexemes.vector(text) == lexemes.vector(f"{text}。")
     assert lexemes.likely_languages(text) == lexemes.likely_languages(f"{text}。")
 
 
-def test_long_texts_of_many_words_stay_within_what_a_vector_holds() -> None:
+def test_the_vector_of_a_long_text_is_within_the_limit_of_postgresql() -> None:
     assert len(lexemes.vector("漢字" * 100_000)) < 1_000_000
     assert len(lexemes.vector(" ".join(f"wort{n}" for n in range(50_000)))) < 1_000_000
     assert lexemes.vector("x" * 100_000) == ""

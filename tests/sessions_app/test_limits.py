@@ -1,4 +1,4 @@
-"""How long requests wait for the database, and what they are told then; workers and commands wait on."""
+"""How long requests wait for the database, and their responses then. Workers and commands have no limits."""
 
 import threading
 from typing import Any
@@ -30,7 +30,7 @@ def _short(settings: Settings) -> None:
 
 
 def in_force() -> list[str]:
-    """Return the limits of a statement."""
+    """Return the limits that apply to a statement."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in NAMES))
         return list(cursor.fetchone())
@@ -45,11 +45,11 @@ def code_of(answer: Any) -> str:
     return str(answer.json()["errors"][0]["code"])
 
 
-# --- what is told ---
+# --- responses ---
 
 
 @pytest.mark.slow
-def test_row_29_who_waits_for_a_locked_row_is_told_503_and_nothing_is_half_done(
+def test_row_29_a_request_that_waits_for_a_locked_row_is_503_and_changes_nothing(
     service: Api, ada: UserProfile, bo: UserProfile
 ) -> None:
     session = talk(ada, 3)
@@ -66,14 +66,14 @@ def test_row_29_who_waits_for_a_locked_row_is_told_503_and_nothing_is_half_done(
     assert session.message_count == Message.objects.filter(session=session).count() == 4
 
 
-def test_row_29_a_key_that_cannot_be_looked_up_is_answered_503(service: Api) -> None:
+def test_row_29_a_request_whose_key_cannot_be_looked_up_is_503(service: Api) -> None:
     with table_locked("sessions_app_apikey"):
         refused = service.get("sessions", user_id="ada")
     assert (refused.status_code, code_of(refused)) == (503, "busy")
 
 
 @pytest.mark.slow
-def test_row_29_a_statement_that_takes_too_long_is_ended(service: Api, ada: UserProfile, settings: Settings) -> None:
+def test_row_29_a_statement_that_takes_too_long_is_canceled(service: Api, ada: UserProfile, settings: Settings) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "request_seconds": 0.2})
     session = talk(ada, 3)
     with row_locked(session):
@@ -83,7 +83,7 @@ def test_row_29_a_statement_that_takes_too_long_is_ended(service: Api, ada: User
 
 
 @pytest.mark.slow
-def test_an_operator_gets_a_page_that_says_so(ada: UserProfile) -> None:
+def test_an_operator_gets_a_page_with_503(ada: UserProfile) -> None:
     root, session = operator(), talk(ada, 3)
     with row_locked(session):
         refused = root.post(f"/admin/sessions_app/session/{session.pk}/hold/", {"held": "on"})
@@ -94,7 +94,7 @@ def test_an_operator_gets_a_page_that_says_so(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow
-def test_the_text_of_the_databases_error_is_told_to_nobody(
+def test_the_error_text_of_the_database_is_not_returned_or_logged(
     service: Api, ada: UserProfile, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = talk(ada, 3)
@@ -109,7 +109,7 @@ def test_the_text_of_the_databases_error_is_told_to_nobody(
 
 
 @pytest.mark.slow
-def test_row_43_a_request_ends_with_its_deadline_and_its_thread_is_free(
+def test_row_43_a_request_ends_at_its_deadline_and_frees_its_thread(
     service: Api, ada: UserProfile, settings: Settings
 ) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "request_seconds": 60})
@@ -118,7 +118,7 @@ def test_row_43_a_request_ends_with_its_deadline_and_its_thread_is_free(
         refused = append(service, session.session_id, "ada")
     assert (refused.status_code, code_of(refused)) == (503, "busy")
     assert "too long" in refused.json()["errors"][0]["detail"]
-    assert append(service, session.session_id, "ada").status_code == 201  # by the same thread
+    assert append(service, session.session_id, "ada").status_code == 201  # on the same thread
     assert Message.objects.filter(session=session).count() == 4
 
 
@@ -131,7 +131,7 @@ def test_row_43_no_statement_starts_after_the_deadline(service: Api, ada: UserPr
 
 
 @pytest.mark.slow
-def test_row_43_each_statement_gets_the_time_that_is_left(settings: Settings) -> None:
+def test_row_43_each_statement_is_limited_to_the_remaining_time(settings: Settings) -> None:
     with until(Deadline(1.5)), limited(Kind.CALL), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_sleep(1.2)")
         left = float(in_force()[1].removesuffix("ms"))
@@ -157,10 +157,10 @@ def test_row_43_an_erasure_has_no_deadline(service: Api, ada: UserProfile, setti
         assert service.delete("users/ada").status_code == 200
 
 
-# --- what is limited ---
+# --- where limits apply ---
 
 
-def test_every_transaction_and_every_single_statement_of_a_request_is_limited_at_no_further_statement(
+def test_all_statements_of_a_request_are_limited_without_extra_statements(
     ada: UserProfile, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     limits = ["200ms", "15s", "1min"]
@@ -173,7 +173,7 @@ def test_every_transaction_and_every_single_statement_of_a_request_is_limited_at
             assert in_force() == limits
 
 
-def test_they_end_with_the_transaction_so_that_a_worker_may_get_the_connection_next(ada: UserProfile) -> None:
+def test_limits_end_with_the_transaction(ada: UserProfile) -> None:
     with limited(Kind.CALL):
         in_force()
         with acting_for("ada", application=DEFAULT, holding=True):
@@ -183,14 +183,14 @@ def test_they_end_with_the_transaction_so_that_a_worker_may_get_the_connection_n
         assert {*in_force()} == NONE
 
 
-def test_within_a_block_of_one_kind_another_holds_and_after_it_the_first_again() -> None:
+def test_an_inner_block_overrides_the_limits_until_it_ends() -> None:
     with limited(Kind.CALL):
         with limited(Kind.LONG):
             assert in_force()[1] == "5min"
         assert in_force()[1] == "15s"
 
 
-def test_several_rows_and_what_a_statement_returns_are_as_without(ada: UserProfile) -> None:
+def test_limits_do_not_change_the_results_of_statements(ada: UserProfile) -> None:
     with limited(Kind.CALL):
         Session.objects.bulk_create(Session(user=ada, session_id=f"s{number}") for number in range(3))
         assert Session.objects.filter(user=ada).update(title="%s") == 3
@@ -208,14 +208,14 @@ def test_an_erasure_may_take_longer_than_a_call(service: Api, ada: UserProfile, 
 
 
 @pytest.mark.slow
-def test_a_worker_and_a_command_wait_as_long_as_it_takes(ada: UserProfile) -> None:
+def test_workers_and_commands_wait_without_a_limit(ada: UserProfile) -> None:
     session = talk(ada, 3)
     with row_locked(session) as other:
         threading.Timer(0.6, other.rollback).start()
         assert Session.objects.filter(pk=session.pk).update(title="Changed.") == 1
 
 
-def test_a_host_that_vanished_is_noticed() -> None:
+def test_a_vanished_database_host_is_detected() -> None:
     connection.ensure_connection()
     parameters = connection.connection.info.get_parameters()
     assert parameters["tcp_user_timeout"] == "15000"

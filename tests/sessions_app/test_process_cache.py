@@ -1,10 +1,10 @@
-"""The cache of a process."""
+"""The cache within a process."""
 
 from sessions_app.process_cache import ProcessCache
 from tests.support.concurrency import at_once
 
 
-def test_the_least_recently_used_go_when_there_are_many() -> None:
+def test_the_least_recently_used_entries_are_dropped_first() -> None:
     cache: ProcessCache[str, int] = ProcessCache(2)
     cache.put("a", 1)
     cache.put("b", 2)
@@ -13,7 +13,7 @@ def test_the_least_recently_used_go_when_there_are_many() -> None:
     assert (cache.get("a"), cache.get("b"), cache.get("c"), len(cache)) == (1, None, 3, 2)
 
 
-def test_entries_have_room_by_their_size_and_what_is_larger_than_all_is_not_kept() -> None:
+def test_the_size_of_all_entries_is_limited_and_larger_values_are_not_cached() -> None:
     cache: ProcessCache[str, str] = ProcessCache(5, size_of=len)
     cache.put("a", "12")
     cache.put("b", "345")
@@ -23,7 +23,7 @@ def test_entries_have_room_by_their_size_and_what_is_larger_than_all_is_not_kept
     assert [key for key in "abc" if key in cache] == ["b"]
 
 
-def test_what_is_too_old_dropped_or_cleared_is_gone() -> None:
+def test_expired_dropped_and_cleared_entries_are_not_returned() -> None:
     old: ProcessCache[str, int] = ProcessCache(2, seconds=0)
     old.put("a", 1)
     old.drop("a")
@@ -38,7 +38,7 @@ def test_what_is_too_old_dropped_or_cleared_is_gone() -> None:
     assert len(cache) == 0
 
 
-def test_threads_share_it() -> None:
+def test_threads_can_share_a_cache() -> None:
     cache: ProcessCache[int, int] = ProcessCache(10, seconds=0.001)
 
     def use(number: int) -> None:

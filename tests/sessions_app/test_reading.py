@@ -1,4 +1,4 @@
-"""Who reads whom is in the log."""
+"""The log records which operators read data of which people."""
 
 from datetime import timedelta
 from typing import Any
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def eve(transactional_db: None) -> Client:
-    """An operator who may see everything."""
+    """An operator with all view permissions."""
     return operator("view_", "read_userprofile", "preview_context", "export_userprofile")
 
 
@@ -42,7 +42,7 @@ def session(ada: UserProfile) -> Session:
 
 
 def read() -> list[tuple[str, str]]:
-    """Who is in the log as read, and on what page."""
+    """Return the reading events: the person and the page."""
     names: dict[int | None, str] = dict(UserProfile.objects.values_list("pk", "user_id"))
     events = Event.objects.filter(type=USER_READ).order_by("pk")
     return [(names[pk], payload["page"]) for pk, payload in events.values_list("user_pk", "payload")]
@@ -53,10 +53,10 @@ def tab_url(session: Session, tab: str) -> str:
 
 
 class TestPages:
-    """Each that tells of a person."""
+    """Every page that shows data of a person."""
 
     @pytest.mark.slow
-    def test_row_35_whatever_page_tells_of_a_person_is_an_event(self, eve: Client, session: Session) -> None:
+    def test_row_35_each_page_about_a_person_is_recorded(self, eve: Client, session: Session) -> None:
         moment = Moment.objects.earliest("pk")
         pages = {
             change_url(session.user): "person",
@@ -79,14 +79,14 @@ class TestPages:
         actors = set(Event.objects.filter(type=USER_READ).values_list("actor", flat=True))
         assert actors == {"operator:view_-read_userprofile-preview_context-export_userprofile"}
 
-    def test_row_35_each_export_is_an_event(self, eve: Client, ada: UserProfile) -> None:
+    def test_row_35_each_export_is_recorded(self, eve: Client, ada: UserProfile) -> None:
         url = reverse("admin:sessions_app_userprofile_export", args=[ada.pk])
         for _ in range(2):
             assert b"".join(eve.get(url))
         exported = Event.objects.filter(type=USER_EXPORTED)
         assert list(exported.values_list("user_pk", flat=True)) == [ada.pk, ada.pk]
 
-    def test_row_35_people_whose_candidates_are_listed_are_read(self, eve: Client, session: Session) -> None:
+    def test_row_35_a_list_of_candidates_is_recorded_for_each_person(self, eve: Client, session: Session) -> None:
         bo = UserProfile.objects.ensure("bo")
         stream = shard("repairs")
         for person in (session.user, bo):
@@ -94,7 +94,7 @@ class TestPages:
         assert eve.get(reverse("admin:moments_app_release_waiting")).status_code == 200
         assert sorted(read()) == [("ada", "release: waiting"), ("bo", "release: waiting")]
 
-    def test_what_is_refused_is_no_reading(self, session: Session) -> None:
+    def test_refused_requests_are_not_recorded(self, session: Session) -> None:
         client = operator("view_session")
         assert client.get(tab_url(session, "context")).status_code == 403
         assert client.get(change_url(Moment.objects.earliest("pk"))).status_code == 403
@@ -103,9 +103,9 @@ class TestPages:
 
 
 class TestLists:
-    """They tell of the people whose rows are shown."""
+    """Lists count as reading the people whose rows they show."""
 
-    def test_row_35_a_list_tells_of_those_whose_rows_it_shows(self, eve: Client, ada: UserProfile) -> None:
+    def test_row_35_a_list_is_recorded_for_the_people_whose_rows_it_shows(self, eve: Client, ada: UserProfile) -> None:
         bo = UserProfile.objects.ensure("bo")
         for person in (ada, bo):
             Entity.objects.create(user=person, kind="task", title=f"Order felt for {person}")
@@ -114,7 +114,7 @@ class TestLists:
         eve.get(list_url(Entity))
         assert sorted(read()) == [("ada", "tasks and goals"), ("bo", "tasks and goals")]
 
-    def test_row_35_one_that_only_names_people_does_when_it_is_searched_for_one(
+    def test_row_35_a_list_that_only_names_people_is_recorded_when_searched_for_one(
         self, eve: Client, session: Session
     ) -> None:
         url = reverse("admin:moments_app_job_changelist")
@@ -125,10 +125,10 @@ class TestLists:
 
 
 class TestHowOften:
-    """Reloading doesn't flood the log, and a page costs one statement more."""
+    """Reloading doesn't flood the log, and recording costs a page one statement."""
 
     @pytest.mark.slow
-    def test_a_page_is_noted_once_an_hour_for_an_operator_and_a_person(self, eve: Client, ada: UserProfile) -> None:
+    def test_a_page_is_recorded_once_an_hour_per_operator_and_person(self, eve: Client, ada: UserProfile) -> None:
         other = operator("view_userprofile")
         for client in (eve, eve, other, eve, other):
             client.get(change_url(ada))
@@ -137,9 +137,7 @@ class TestHowOften:
         eve.get(change_url(ada))
         assert len(read()) == 3
 
-    def test_however_many_people_a_list_shows_they_are_noted_by_one_statement(
-        self, eve: Client, ada: UserProfile
-    ) -> None:
+    def test_all_people_of_a_list_are_recorded_in_one_statement(self, eve: Client, ada: UserProfile) -> None:
         def statements() -> list[str]:
             with CaptureQueriesContext(connection) as captured:
                 eve.get(list_url(Entity))
@@ -152,8 +150,8 @@ class TestHowOften:
         assert len(statements()) == 1 and len(read()) == 30
 
     @pytest.mark.slow
-    def test_what_was_noted_is_found_by_an_index(self, ada: UserProfile) -> None:
-        """Each statement is planned with many events of many people, of which one in ten is a reading."""
+    def test_readings_are_found_by_an_index(self, ada: UserProfile) -> None:
+        """Plan each statement with many events of many people, one tenth of them readings."""
         Event.objects.bulk_create(
             Event(type=USER_READ if number % 10 == 0 else "append", user_pk=ada.pk + number // 100)
             for number in range(10_000)
@@ -173,9 +171,9 @@ class TestHowOften:
 
 
 class TestThePersonsPage:
-    """It shows who read of the person."""
+    """The access log on the page of a person."""
 
-    def test_row_35_it_shows_who_read_and_who_exported(self, eve: Client, ada: UserProfile) -> None:
+    def test_row_35_the_page_of_a_person_shows_who_read_and_exported(self, eve: Client, ada: UserProfile) -> None:
         shown = page(eve, change_url(ada))
         assert "No access recorded yet." in shown
         b"".join(eve.get(reverse("admin:sessions_app_userprofile_export", args=[ada.pk])))
@@ -183,10 +181,10 @@ class TestThePersonsPage:
         assert "exported all data" in shown and "operator view_-read_userprofile" in shown
         assert f'href="{change_url(ada)}"' in shown
 
-    def test_without_the_right_to_see_events_it_shows_none(self, ada: UserProfile) -> None:
+    def test_the_access_log_is_hidden_without_permission_to_view_events(self, ada: UserProfile) -> None:
         assert "Access log" not in page(operator("view_userprofile"), change_url(ada))
 
-    def test_an_erasure_leaves_nobody_to_whom_it_leads(self, eve: Client, ada: UserProfile) -> None:
+    def test_an_erasure_removes_the_person_from_readings(self, eve: Client, ada: UserProfile) -> None:
         eve.get(change_url(ada))
         erase_user("ada", application=DEFAULT, actor="operator:eve")
         assert list(Event.objects.filter(type=USER_READ).values_list("user_pk", "payload")) == [(None, {})]

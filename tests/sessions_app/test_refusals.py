@@ -1,4 +1,4 @@
-"""What refuses a request says so by its class, which each face answers in one place."""
+"""Errors of requests have their own classes, which each interface handles in one place."""
 
 import ast
 from pathlib import Path
@@ -18,7 +18,7 @@ from sessions_app.management.base import RefusingCommand
 from sessions_app.refusals import Conflict, Refusal
 
 ROOT = Path(__file__).parents[2]
-# Not of requests: what a caller of the function did wrong, and what `json` takes to refuse a constant.
+# These errors are not about requests: misuse of a function, and the hook by which `json` rejects a constant.
 NO_REFUSALS = {"moments_app/engines/embeddings.py", "moments_app/models/prompt.py", "sessions_app/api/json_bodies.py"}
 
 
@@ -29,7 +29,7 @@ def _raises_bare(path: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_nothing_is_refused_by_a_bare_value_error() -> None:
+def test_no_request_is_refused_with_a_bare_exception() -> None:
     modules = [path for app in ("moments_app", "sessions_app") for path in (ROOT / app).rglob("*.py")]
     assert {str(path.relative_to(ROOT)) for path in modules if _raises_bare(path)} == NO_REFUSALS
 
@@ -52,7 +52,7 @@ def test_every_call_of_the_api_is_an_action_of_a_viewset() -> None:
     assert others == {description, SpectacularSwaggerSplitView}
 
 
-def test_a_refusal_keeps_its_words_code_and_status_over_rest() -> None:
+def test_a_refusal_keeps_its_text_code_and_status_over_rest() -> None:
     conflict = api_exception(Conflict("It is held."))
     assert (conflict.status_code, conflict.get_codes(), str(conflict.detail)) == (409, "conflict", "It is held.")
     invalid = api_exception(Refusal("There is none."))
@@ -67,6 +67,6 @@ class HeldCommand(RefusingCommand):
         raise Conflict("It is held.")
 
 
-def test_a_command_ends_with_the_words_of_a_refusal() -> None:
+def test_a_command_fails_with_the_text_of_a_refusal() -> None:
     with pytest.raises(CommandError, match=r"^It is held\. Nothing was changed\.$"):
         call_command(HeldCommand())

@@ -15,7 +15,7 @@ from sessions_app.database.resumable_migrations import make_resumable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# These landed before the rule.
+# These landed before this rule.
 SEVERAL_STEPS = {
     *(f"moments_app.{number}" for number in ("0025", "0027", "0037", "0038", "0039", "0043", "0049", "0053", "0059")),
     *(f"sessions_app.{number}" for number in ("0018", "0019", "0030")),
@@ -38,7 +38,7 @@ class Building(Migration):
 
 
 class Creating(Migration):
-    """A migration that creates tables, whose foreign key is deferred SQL."""
+    """A migration that creates tables with a foreign key, which is deferred SQL."""
 
     operations = [
         CreateModel("created", [("id", AutoField(primary_key=True))]),
@@ -67,7 +67,7 @@ def test_row_33_an_unfinished_index_is_rebuilt() -> None:
         cursor.execute("DROP INDEX built_once")
 
 
-def test_row_46_a_migration_that_has_built_its_index_but_is_not_recorded_is_applied_again() -> None:
+def test_row_46_a_migration_that_built_its_index_but_is_not_recorded_can_be_applied_again() -> None:
     apply(Building("0999_building", "sessions_app"))
     apply(Building("0999_building", "sessions_app"))
     with connection.cursor() as cursor:

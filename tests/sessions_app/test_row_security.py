@@ -1,4 +1,4 @@
-"""Row 9, held by PostgreSQL itself: with no filter in the code, a request still sees one person only."""
+"""Row 9, enforced by PostgreSQL: even without a filter in the code, a request sees one person only."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def owner(row: Any) -> Any:
 
 
 @pytest.mark.parametrize("model", PERSONAL)
-def test_row_9_without_the_codes_filter_only_ones_own_rows_are_seen(
+def test_row_9_an_unfiltered_query_sees_only_own_rows(
     ada: UserProfile, bo: UserProfile, model: type[models.Model]
 ) -> None:
     give_everything(ada)
@@ -58,7 +58,7 @@ def test_row_9_without_the_codes_filter_only_ones_own_rows_are_seen(
 
 
 @pytest.mark.parametrize("model", PERSONAL)
-def test_row_9_nobody_sees_nothing(ada: UserProfile, model: type[models.Model]) -> None:
+def test_row_9_a_request_without_a_person_sees_no_rows(ada: UserProfile, model: type[models.Model]) -> None:
     give_everything(ada)
     for name in (None, "unknown"):
         with acting_for(name, application=DEFAULT) as user:
@@ -67,7 +67,7 @@ def test_row_9_nobody_sees_nothing(ada: UserProfile, model: type[models.Model]) 
 
 
 @pytest.mark.parametrize("model", [Session, Message, Moment, Job])
-def test_row_9_anothers_rows_are_neither_changed_nor_deleted(
+def test_row_9_rows_of_another_person_cannot_be_changed_or_deleted(
     ada: UserProfile, bo: UserProfile, model: type[models.Model]
 ) -> None:
     give_everything(bo)
@@ -77,18 +77,18 @@ def test_row_9_anothers_rows_are_neither_changed_nor_deleted(
     assert model._default_manager.filter(user=bo).exists()
 
 
-def test_row_9_nothing_is_written_in_anothers_name(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_rows_cannot_be_written_for_another_person(ada: UserProfile, bo: UserProfile) -> None:
     with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada", application=DEFAULT):
         Session.objects.create(user=bo, session_id="planted")
 
 
 @pytest.mark.parametrize("table", ["sessions_app_apikey", "auth_user", "django_session", "django_q_schedule"])
-def test_row_19_requests_reach_no_table_they_have_no_business_with(ada: UserProfile, table: str) -> None:
+def test_row_19_requests_cannot_read_unrelated_tables(ada: UserProfile, table: str) -> None:
     with pytest.raises(DatabaseError, match="permission denied"), acting_for("ada", application=DEFAULT):
         connection.cursor().execute(f"SELECT * FROM {table}")
 
 
-def test_the_profile_is_as_any_query_reads_it(ada: UserProfile) -> None:
+def test_the_profile_equals_the_one_that_a_query_returns(ada: UserProfile) -> None:
     UserProfile.objects.filter(pk=ada.pk).update(metadata={"x": [1]}, interests=["kilns"], summary="Ada.")
     with acting_for("ada", application=DEFAULT) as user:
         assert user is not None
@@ -108,7 +108,7 @@ def test_the_role_ends_with_the_block(ada: UserProfile) -> None:
     assert not user_pk
 
 
-def test_an_error_in_the_block_ends_the_role_and_undoes_the_work(ada: UserProfile) -> None:
+def test_an_error_in_the_block_resets_the_role_and_rolls_back(ada: UserProfile) -> None:
     with pytest.raises(ZeroDivisionError), acting_for("ada", application=DEFAULT) as user:
         assert user
         Session.objects.create(user=user, session_id="s")
@@ -117,12 +117,12 @@ def test_an_error_in_the_block_ends_the_role_and_undoes_the_work(ada: UserProfil
     assert not ApiKey.objects.exists()
 
 
-def test_it_refuses_to_run_inside_a_transaction_that_would_keep_the_role(ada: UserProfile) -> None:
+def test_a_person_cannot_be_set_inside_another_transaction(ada: UserProfile) -> None:
     with pytest.raises(RuntimeError, match="durable"), transaction.atomic(), acting_for("ada", application=DEFAULT):
         pass
 
 
-def test_every_table_with_a_persons_data_is_protected(transactional_db: None) -> None:
+def test_every_table_with_personal_data_is_protected(transactional_db: None) -> None:
     personal = {
         model._meta.db_table
         for model in apps.get_models()
@@ -144,21 +144,21 @@ def test_every_table_with_a_persons_data_is_protected(transactional_db: None) ->
         )
         read_by_requests = {row[0] for row in cursor}
     assert personal <= protected and enabled == protected | limited
-    assert read_by_requests == set()  # policies for operators alone would hide all of a table from requests
+    assert read_by_requests == set()  # a policy for operators only would hide the whole table from requests
 
 
 @pytest.mark.parametrize("table", ["sessions_app_message", "moments_app_memoryatom", "moments_app_word"])
-def test_policies_ask_once_a_statement_and_look_up_no_other_table(ada: UserProfile, table: str) -> None:
+def test_policies_are_evaluated_once_per_statement_without_other_tables(ada: UserProfile, table: str) -> None:
     with acting_for("ada", application=DEFAULT), connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN (VERBOSE) SELECT * FROM {table}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
     scanned = set(re.findall(r"on public\.(\w+)", plan))
     assert scanned == {table}
-    if table != "moments_app_word":  # of which few rows are read, by their key
+    if table != "moments_app_word":  # few rows of words are read, by key
         assert "InitPlan" in plan and plan.count("memory.user_pk") == 1
 
 
-def test_functions_on_turns_see_what_their_caller_sees(ada: UserProfile, bo: UserProfile) -> None:
+def test_functions_on_turns_return_only_what_their_caller_sees(ada: UserProfile, bo: UserProfile) -> None:
     session = talk(bo, 3)
     turns = list(session.messages.in_order())
     words = lexemes.whole_words(turns[0].content)[:1]
@@ -187,13 +187,13 @@ def test_functions_on_turns_see_what_their_caller_sees(ada: UserProfile, bo: Use
 
 
 class TestEverybodysRows:
-    """Rows that belong to nobody: a person's request reads what is shared, and changes none of it."""
+    """Shared rows that belong to no person. A request of a person can read them but not change them."""
 
     TABLES = ("memorystream", "memoryatom", "factembedding", "job")
 
     @pytest.fixture
     def shared(self, ada: UserProfile) -> MemoryStream:
-        """A shard with a text, what waits in it, its vector and its jobs."""
+        """A shard with text, a waiting line, a vector and jobs."""
         stream = shard("kilns", "default")
         note(stream, "Kilns are hot.")
         fold(stream)
@@ -206,7 +206,7 @@ class TestEverybodysRows:
 
     @pytest.mark.parametrize("table", TABLES)
     @pytest.mark.parametrize("person", ["ada", None])
-    def test_row_24_a_persons_request_reads_them_and_changes_none(
+    def test_row_24_a_request_of_a_person_can_read_shared_rows_but_not_change_them(
         self, shared: MemoryStream, table: str, person: str | None
     ) -> None:
         name = f"moments_app_{table}"
@@ -218,7 +218,9 @@ class TestEverybodysRows:
             cursor.execute(f"DELETE FROM {name}")
             assert cursor.rowcount == 0
 
-    def test_row_24_nor_adds_any_nor_makes_its_own_everybodys(self, shared: MemoryStream, ada: UserProfile) -> None:
+    def test_row_24_a_request_of_a_person_cannot_add_shared_rows_or_share_its_own(
+        self, shared: MemoryStream, ada: UserProfile
+    ) -> None:
         own = MemoryStream.objects.ensure_of_person(ada, "default")
         atom = note(own, "Ada's.")
         for change in (
@@ -230,7 +232,7 @@ class TestEverybodysRows:
             with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada", application=DEFAULT):
                 change()
 
-    def test_a_service_that_was_checked_for_it_changes_them_until_its_transaction_ends(
+    def test_an_authorized_service_can_change_shared_rows_until_its_transaction_ends(
         self, shared: MemoryStream, ada: UserProfile
     ) -> None:
         with acting_for("ada", application=DEFAULT):
@@ -239,7 +241,7 @@ class TestEverybodysRows:
         with acting_for("ada", application=DEFAULT):
             assert MemoryStream.objects.update(name="again") == 0
 
-    def test_a_line_that_was_taken_out_of_a_text_is_not_seen(self, shared: MemoryStream, ada: UserProfile) -> None:
+    def test_an_evicted_line_is_not_visible(self, shared: MemoryStream, ada: UserProfile) -> None:
         lines = shared.atoms.filter(position__isnull=False)
         with acting_for("ada", application=DEFAULT):
             assert lines.exists()

@@ -1,4 +1,4 @@
-"""Texts that are kept encrypted."""
+"""Encrypted texts."""
 
 from pytest_django.fixtures import Settings
 
@@ -7,20 +7,20 @@ from sessions_app.security.encryption import seal, unseal
 TEXT = b"Ada restores harpsichords. " * 20
 
 
-def test_a_sealed_text_is_read_again_and_shows_nothing() -> None:
+def test_a_sealed_text_can_be_unsealed_and_reveals_nothing() -> None:
     sealed = seal(TEXT, "context 1")
     assert unseal(sealed, "context 1") == TEXT
     assert b"harpsichord" not in sealed
     assert seal(TEXT, "context 1") != sealed
 
 
-def test_it_is_not_read_in_another_place_nor_if_it_was_changed() -> None:
+def test_a_moved_or_changed_sealed_text_cannot_be_unsealed() -> None:
     sealed = seal(TEXT, "context 1")
     assert unseal(sealed, "context 2") is None
     assert unseal(sealed[:-1] + bytes([sealed[-1] ^ 1]), "context 1") is None
 
 
-def test_a_former_key_still_opens_it_and_without_it_nothing_fails(settings: Settings) -> None:
+def test_a_former_secret_key_still_unseals_a_text(settings: Settings) -> None:
     sealed, former = seal(TEXT, "context 1"), settings.SECRET_KEY
     settings.SECRET_KEY = "another"
     assert unseal(sealed, "context 1") is None

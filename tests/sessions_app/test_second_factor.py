@@ -37,14 +37,14 @@ def eve(transactional_db: None) -> User:
 
 
 def logged_in(login: User) -> Client:
-    """A client after the password, and before the code."""
+    """Return a client that has entered the password but no code."""
     client = Client()
     client.force_login(login)
     return client
 
 
 def code_of(key: str, later: int = 0) -> str:
-    """What the app shows for a hexadecimal key now, or some steps later."""
+    """Return the code that the app shows for a hexadecimal key now, or some steps later."""
     return f"{totp(bytes.fromhex(key), t0=-30 * later):06}"
 
 
@@ -57,7 +57,7 @@ def give(client: Client, code: str, **data: str) -> Any:
 
 
 class TestTheDoor:
-    """What stands between the password and the pages."""
+    """The step between the password and the pages."""
 
     def test_row_36_after_the_password_no_page_opens_before_the_code(self, eve: User) -> None:
         client = logged_in(eve)
@@ -69,17 +69,17 @@ class TestTheDoor:
         assert (answer.status_code, answer.headers["Location"]) == (302, "/admin/sessions_app/session/?q=ada")
         assert client.get(INDEX).status_code == 200
 
-    def test_it_leads_nowhere_else(self, eve: User) -> None:
+    def test_the_code_page_redirects_to_no_other_site(self, eve: User) -> None:
         answer = give(logged_in(eve), codes_of(eve), next="https://elsewhere.example/")
         assert answer.headers["Location"] == INDEX
 
-    def test_row_36_a_code_is_taken_once_and_who_guesses_waits(self, eve: User) -> None:
+    def test_row_36_a_code_works_once_and_wrong_codes_cause_a_wait(self, eve: User) -> None:
         code = codes_of(eve)
         assert give(logged_in(eve), code).status_code == 302
         client = logged_in(eve)
         assert give(client, code).status_code == 200
-        TOTPDevice.objects.update(throttling_failure_count=20)  # as after so many: each doubles the wait
-        assert give(client, code_of(TOTPDevice.objects.get().key, later=1)).status_code == 200  # too soon after it
+        TOTPDevice.objects.update(throttling_failure_count=20)  # as after many wrong codes: each doubles the wait
+        assert give(client, code_of(TOTPDevice.objects.get().key, later=1)).status_code == 200  # within the wait
         assert client.get(INDEX).status_code == 302
         refused = Event.objects.filter(type="second_factor_refused", actor="operator:eve", payload={})
         assert refused.count() == 2
@@ -88,15 +88,15 @@ class TestTheDoor:
     def test_row_48_a_wrong_code_in_the_future_blocks_no_login(self, eve: User) -> None:
         future = timezone.now() + timedelta(days=1)
         TOTPDevice.objects.update(throttling_failure_count=1, throttling_failure_timestamp=future)
-        assert give(logged_in(eve), codes_of(eve)).status_code == 200  # it was set to the present, as if just entered
+        assert give(logged_in(eve), codes_of(eve)).status_code == 200  # as if just entered
         wait_until(lambda: give(logged_in(eve), codes_of(eve)).status_code == 302)
 
-    def test_a_recovery_code_lets_in_once(self, eve: User) -> None:
+    def test_a_recovery_code_works_once(self, eve: User) -> None:
         assert give(logged_in(eve), " ABCD efgh").status_code == 302
         assert give(logged_in(eve), "abcdefgh").status_code == 200
         assert Event.objects.get(type="recovery_code_used").payload == {"left": 0}
 
-    def test_the_session_has_another_key_after_the_code(self, eve: User) -> None:
+    def test_the_session_key_changes_after_the_code(self, eve: User) -> None:
         client = logged_in(eve)
         before = client.cookies["sessionid"].value
         give(client, codes_of(eve))
@@ -105,12 +105,12 @@ class TestTheDoor:
         before_it.cookies["sessionid"] = before
         assert before_it.get(INDEX).headers["Location"].startswith("/admin/login/")
 
-    def test_the_code_of_one_login_lets_no_other_in(self, eve: User) -> None:
+    def test_a_code_is_not_valid_for_another_login(self, eve: User) -> None:
         other = User.objects.create_user("other", is_staff=True)
         TOTPDevice.objects.create(user=other, confirmed=True, name="phone")
         assert give(logged_in(other), codes_of(eve)).status_code == 200
 
-    def test_without_one_it_is_not_asked_for(self) -> None:
+    def test_no_code_is_requested_without_a_second_factor(self) -> None:
         client = operator("view_session")
         assert client.get(INDEX).status_code == 200
         assert client.get(CODE).headers["Location"] == INDEX
@@ -120,27 +120,27 @@ class TestSettingItUp:
     """The page with the QR code."""
 
     def offer(self, client: Client) -> tuple[str, str]:
-        """Return what the form brings back, and the key in it."""
+        """Return the signed offer of the form, and the key in it."""
         shown = page(client, OWN)
         assert 'src="data:image/svg+xml' in shown
         [signed] = re.findall(r'name="offer" value="([^"]+)"', shown)
         [letters] = re.findall(r'rem-op-mono">([A-Z2-7 ]+)<', shown)
         return signed, hexlify(b32decode(letters.replace(" ", ""))).decode()
 
-    def test_a_code_of_the_key_that_was_shown_turns_it_on(self) -> None:
+    def test_a_code_of_the_shown_key_turns_the_second_factor_on(self) -> None:
         client = operator("view_session")
         signed, key = self.offer(client)
-        assert TOTPDevice.objects.count() == 0  # looking stores nothing
+        assert TOTPDevice.objects.count() == 0  # loading the page stores nothing
         shown = client.post(OWN, {"offer": signed, "code": code_of(key)}).content.decode()
         codes = re.findall(r'rem-op-mono">([a-z2-7]{8})<', shown)
         assert len(set(codes)) == 10
-        assert client.get(INDEX).status_code == 200  # this session gave a code
+        assert client.get(INDEX).status_code == 200  # this session has entered a code
         login = User.objects.get(username="view_session")
         assert give(logged_in(login), codes[3]).status_code == 302
         assert "You have 9 recovery codes left" in page(client, OWN)
         assert Event.objects.filter(type="second_factor_set_up", actor="operator:view_session").exists()
 
-    def test_another_code_an_old_page_or_somebody_elses_turns_nothing_on(self, settings: Settings) -> None:
+    def test_a_wrong_code_or_the_offer_of_another_operator_turns_nothing_on(self, settings: Settings) -> None:
         client, other = operator("view_session"), operator("view_moment")
         signed, key = self.offer(client)
         theirs, their_key = self.offer(other)
@@ -149,14 +149,14 @@ class TestSettingItUp:
             assert "problem" in client.post(OWN, data).content.decode()
         assert TOTPDevice.objects.count() == 0
 
-    def test_one_that_is_there_is_not_replaced(self, eve: User) -> None:
+    def test_an_existing_second_factor_is_not_replaced(self, eve: User) -> None:
         client = operator("view_session")
         first, second = self.offer(client), self.offer(client)
         client.post(OWN, {"offer": first[0], "code": code_of(first[1])})
         client.post(OWN, {"offer": second[0], "code": code_of(second[1])})
         assert [device.key for device in TOTPDevice.objects.exclude(user=eve)] == [first[1]]
 
-    def test_row_36_where_it_is_required_nothing_opens_before_it_is_set_up(self, settings: Settings) -> None:
+    def test_row_36_a_required_second_factor_must_be_set_up_before_any_page_opens(self, settings: Settings) -> None:
         settings.LOGIN_SECOND_FACTOR = "required"
         client = operator("view_session")
         assert client.get(INDEX).headers["Location"].split("?")[0] == OWN
@@ -169,9 +169,9 @@ class TestSettingItUp:
 
 
 class TestTakingItAway:
-    """By oneself with a code; by an administrator for somebody who lost it."""
+    """Removed by the operator with a code, or by an administrator if the device was lost."""
 
-    def test_it_takes_a_code(self, eve: User) -> None:
+    def test_new_recovery_codes_and_turning_off_require_a_code(self, eve: User) -> None:
         client = logged_in(eve)
         give(client, "abcdefgh")
         for name in ("codes", "off"):
@@ -185,7 +185,7 @@ class TestTakingItAway:
         assert logged_in(eve).get(INDEX).status_code == 200
 
     @pytest.mark.slow
-    def test_who_may_change_logins_removes_it_and_it_is_in_the_log(self, eve: User) -> None:
+    def test_an_administrator_can_remove_a_second_factor_which_is_logged(self, eve: User) -> None:
         url = reverse("admin:auth_user_remove_second_factor", args=[eve.pk])
         assert operator("view_user").post(url).status_code == 403
         administrator = operator(group="administrators")
@@ -195,7 +195,7 @@ class TestTakingItAway:
         event = Event.objects.get(type="second_factor_removed")
         assert (event.actor, event.payload) == ("operator:administrators", {"login": "eve"})
 
-    def test_a_session_that_it_had_verified_is_asked_for_the_new_one(self, eve: User) -> None:
+    def test_a_verified_session_must_verify_a_new_second_factor(self, eve: User) -> None:
         client = logged_in(eve)
         give(client, codes_of(eve))
         TOTPDevice.objects.all().delete()
@@ -203,7 +203,7 @@ class TestTakingItAway:
         assert client.get(INDEX).headers["Location"].startswith(CODE)
 
 
-def test_nobody_looks_at_the_keys_of_others(eve: User) -> None:
+def test_operators_cannot_see_the_keys_of_others(eve: User) -> None:
     root = operator()
     shown = page(root, change_url(eve)) + page(root, INDEX) + page(root, "/admin/auth/user/")
     assert TOTPDevice.objects.get().key not in shown and "abcdefgh" not in shown

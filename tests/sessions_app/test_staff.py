@@ -1,4 +1,4 @@
-"""Staff: invited, given a role, kept out."""
+"""Staff accounts: invitations, roles, deactivation."""
 
 import re
 from typing import Any
@@ -36,9 +36,9 @@ def ida(role: str = "viewer") -> User:
 
 
 class TestInviting:
-    """A link, a password, and they are in."""
+    """A link to set a password and log in."""
 
-    def test_whoever_is_invited_chooses_a_password_and_is_in_with_their_role(self) -> None:
+    def test_an_invited_person_sets_a_password_and_gets_their_role(self) -> None:
         answer = post(operator(group="administrators"), "invite", username="ida", role="viewer")
         assert answer.status_code == 200
         guest, link = Client(), link_in(answer)
@@ -58,7 +58,7 @@ class TestInviting:
             ("login_joined", "operator:ida"),
         }
 
-    def test_row_36_a_link_works_once_until_another_is_made_and_for_some_days(self, settings: LazySettings) -> None:
+    def test_row_36_a_link_works_once_until_it_expires_or_is_replaced(self, settings: LazySettings) -> None:
         root, login = operator(), ida()
         first = reverse("admin:auth_user_invitation", args=[invitation_to(login)])
         second = link_in(post(root, "invite_again", login.pk))
@@ -80,44 +80,44 @@ class TestInviting:
         ):
             assert Client().get(void).status_code == 410
 
-    def test_a_weak_password_is_refused_and_the_link_goes_on_working(self) -> None:
+    def test_a_weak_password_is_rejected_and_the_link_stays_valid(self) -> None:
         link = reverse("admin:auth_user_invitation", args=[invitation_to(ida())])
         answer = Client().post(link, {"new_password1": "password", "new_password2": "password"})
         assert answer.status_code == 400 and b"too common" in answer.content
         assert Client().post(link, PASSWORDS).status_code == 302
 
-    def test_where_a_second_factor_is_required_it_is_asked_for_next(self, settings: LazySettings) -> None:
+    def test_a_required_second_factor_is_set_up_next(self, settings: LazySettings) -> None:
         settings.LOGIN_SECOND_FACTOR = "required"
         guest = Client()
         answer = guest.post(reverse("admin:auth_user_invitation", args=[invitation_to(ida())]), PASSWORDS, follow=True)
         assert "QR code" in answer.content.decode()
 
-    def test_a_name_that_is_taken_in_any_case_is_refused(self) -> None:
+    def test_a_name_that_exists_in_any_case_is_rejected(self) -> None:
         ida()
         answer = post(operator(), "invite", username="Ida", role="viewer")
         assert answer.status_code == 409 and b"the login Ida already exists" in answer.content
         assert post(operator(group="administrators"), "invite", username="bo", role="queen").status_code == 400
 
-    def test_somebody_is_invited_to_one_application_alone(self) -> None:
+    def test_an_invitation_can_be_limited_to_one_application(self) -> None:
         other = Application.objects.create(name="other")
         post(operator(), "invite", username="ida", role="editor", applications=[other.pk])
         assert [limit.application for limit in User.objects.get(username="ida").limits.all()] == [other]
 
 
 class TestRoles:
-    """Three, by name."""
+    """The three named roles."""
 
-    def test_roles_are_the_groups_that_each_migrate_makes(self) -> None:
+    def test_roles_are_the_groups_that_migrate_creates(self) -> None:
         assert [role.group for role in ROLES] == list(groups())
 
-    def test_the_page_asks_no_more_of_the_database_when_there_are_more(self) -> None:
+    def test_the_staff_list_takes_a_constant_number_of_queries(self) -> None:
         root = operator()
         few = queries_of(root, list_url(User))
         for number in range(5):
             invite(f"guest-{number}", role="viewer", actor="test", applications=[Application.objects.get()])
-        assert queries_of(root, list_url(User)) <= few + 1 <= MAX_QUERIES  # one reads the names of applications
+        assert queries_of(root, list_url(User)) <= few + 1 <= MAX_QUERIES  # one reads application names
 
-    def test_a_role_takes_the_place_of_the_one_before_and_other_groups_stay(self) -> None:
+    def test_a_role_replaces_the_previous_one_and_other_groups_stay(self) -> None:
         root, login = operator(), ida()
         login.groups.add(Group.objects.create(name="auditors"))
         post(root, "role", login.pk, role="editor")
@@ -126,7 +126,7 @@ class TestRoles:
         post(root, "role", login.pk, role="queen")
         assert role_of(User.objects.get(pk=login.pk)) == "editor"
 
-    def test_row_18_nobody_changes_themselves_or_a_superuser_above_them(self) -> None:
+    def test_row_18_an_administrator_cannot_change_themselves_or_a_superuser(self) -> None:
         administrator, root = operator(group="administrators"), User.objects.create_superuser("root")
         own = User.objects.get(username="administrators")
         for login in (own, root):
@@ -138,14 +138,14 @@ class TestRoles:
         root.refresh_from_db()
         assert role_of(root) == "superuser" and root.is_active
 
-    def test_row_18_an_editor_sees_and_changes_nobody_who_works_here(self) -> None:
+    def test_row_18_an_editor_cannot_see_or_change_staff(self) -> None:
         editor, login = operator(group="editors"), ida()
         names = ("role", "deactivate", "reactivate", "invite_again")
         assert {post(editor, name, login.pk, role="administrator").status_code for name in names} == {403}
         assert post(editor, "invite", username="bo", role="viewer").status_code == 403
         assert editor.get(list_url(User)).status_code == 403
 
-    def test_who_is_deactivated_is_out_at_once_and_may_come_in_again(self) -> None:
+    def test_a_deactivated_operator_is_logged_out_and_can_be_reactivated(self) -> None:
         root, guest = operator(), operator(group="viewers")
         login = User.objects.get(username="viewers")
         post(root, "deactivate", login.pk)

@@ -1,4 +1,4 @@
-"""The token estimate: never far below a real tokenizer, and addable line by line."""
+"""The token estimate: never far below a real tokenizer, and additive over lines."""
 
 import json
 import math
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from benchmarks.tokens import COUNTS, texts
 from sessions_app.text.tokens import estimate_tokens
 
-MOST_SHORT = 0.9  # the estimate is at least this share of what a tokenizer counts
+MOST_SHORT = 0.9  # the minimum ratio of the estimate to a real count
 REAL = json.loads(COUNTS.read_text())
-# The estimate as it is defined: how much each find of a pattern weighs, in hundredths.
+# The definition of the estimate: the weight of each match of a pattern, in hundredths.
 WEIGHTS = {
     "[A-Za-z\u00c0-\u024f]+": 102,
     "[A-Za-z\u00c0-\u024f]{9}": 310,
@@ -30,7 +30,7 @@ WEIGHTS = {
     "[\u0900-\u1fff\u2e80-\ud7af\uf900-\ufaff\uff00-\uffef]": 125,
     "[\u0080-\u00bf\u2000-\u2e7f\ud7b0-\uf8ff\ufb00-\ufeff\U00010000-\U0010ffff]": 200,
 }
-# Characters of every kind, many of them so that runs of each come about.
+# Characters of every kind, some repeated to make runs likely.
 TEXTS = (
     st.text(st.sampled_from("aaaaAAA  00\u0663\n\t\r.?\0\x1f\x7f\xa0\xb2\xd7\xdfé\u0101Яשא你가ｱ\uffff\ud800–…😀"))
     | st.text()
@@ -38,7 +38,7 @@ TEXTS = (
 
 
 @pytest.mark.parametrize("name", sorted(REAL))
-def test_row_14_the_estimate_is_not_short_of_a_real_tokenizer_by_more_than_a_tenth(name: str) -> None:
+def test_row_14_the_estimate_is_at_most_a_tenth_below_a_real_tokenizer(name: str) -> None:
     assert set(REAL) == set(texts())
     estimate = estimate_tokens(texts()[name])
     assert MOST_SHORT * max(REAL[name]) <= estimate <= 1.2 * max(REAL[name])
@@ -49,13 +49,13 @@ def weighed(text: str) -> int:
 
 
 @given(TEXTS, st.integers(0, 20))
-def test_the_estimate_is_the_weight_of_what_a_text_consists_of(text: str, times: int) -> None:
+def test_the_estimate_is_the_sum_of_the_pattern_weights(text: str, times: int) -> None:
     assert estimate_tokens(text) == weighed(text)
     assert estimate_tokens(text * times) == weighed(text * times)
 
 
 @given(st.lists(st.text(max_size=60), max_size=8))
-def test_lines_together_are_estimated_no_lower_than_the_text_they_make(lines: list[str]) -> None:
+def test_the_sum_of_line_estimates_is_not_below_the_estimate_of_the_text(lines: list[str]) -> None:
     assert estimate_tokens("\n".join(lines)) <= sum(estimate_tokens(line + "\n") for line in lines)
 
 
@@ -71,7 +71,7 @@ def test_lines_together_are_estimated_no_lower_than_the_text_they_make(lines: li
         ("😀" * 50, 50),
     ],
 )
-def test_no_text_is_nearly_free(text: str, least: int) -> None:
+def test_every_text_has_a_minimum_estimate(text: str, least: int) -> None:
     assert estimate_tokens(text) >= least
 
 

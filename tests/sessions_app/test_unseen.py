@@ -1,4 +1,4 @@
-"""Characters that invisible characters: what a model gets has none, and people are told of them."""
+"""Invisible characters: models never receive them, and pages make them visible."""
 
 import json
 from typing import Any
@@ -43,41 +43,41 @@ ENGLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007
         ("Grüße aus Turin", "Grüße aus Turin"),
     ],
 )
-def test_what_a_script_or_an_emoji_needs_stays_and_all_else_goes(text: str, left: str) -> None:
+def test_invisible_characters_are_removed_unless_a_script_or_emoji_needs_them(text: str, left: str) -> None:
     assert without_unseen(text) == left
     assert without_unseen(left) == left
     assert (has_unseen(text), has_unseen(left)) == (text != left, False)
 
 
-def test_people_read_what_is_hidden() -> None:
+def test_hidden_text_is_written_out_for_people() -> None:
     assert with_unseen_written(HIDDEN) == f"The kiln⟦U+200B⟧ is⟦hidden: {ORDER}⟧ ⟦U+202E⟧hot⟦U+202C⟧."
     assert with_unseen_written(ENGLAND) == ENGLAND
     assert with_unseen_written("a\U000e0001b") == "a⟦hidden: ·⟧b"
 
 
-def test_texts_in_lists_and_objects_are_meant_too() -> None:
+def test_texts_in_lists_and_objects_are_cleaned() -> None:
     assert all_without_unseen({"a": [HIDDEN, {"b": HIDDEN}], "n": 3}) == {"a": [PLAIN, {"b": PLAIN}], "n": 3}
 
 
-def test_row_10_an_engine_is_sent_none() -> None:
+def test_row_10_an_engine_receives_no_invisible_characters() -> None:
     assert as_data({"text": HIDDEN}) == json.dumps({"text": PLAIN})
 
 
 @pytest.mark.django_db(transaction=True)
 class TestModels:
-    """What models get of a conversation in which they are hidden."""
+    """What models receive of a conversation with hidden text."""
 
     @pytest.fixture
     def session(self, ada: UserProfile) -> Session:
         return append(ada, "s1", [NewMessage("user", HIDDEN), NewMessage("assistant", "It is.")]).session
 
     @pytest.mark.parametrize("form", ["xml", "markdown", "messages", "json"])
-    def test_row_10_a_context_has_none(self, service: Api, session: Session, form: str) -> None:
+    def test_row_10_a_context_has_no_invisible_characters(self, service: Api, session: Session, form: str) -> None:
         answer = service.get("memory/context", user_id="ada", session_id="s1", format=form, query=f"Is it hot?{TAGS}")
         text = json.dumps(answer.json(), ensure_ascii=False)
         assert "The kiln is hot" in text and not has_unseen(text)
 
-    def test_row_10_nor_has_a_search_or_a_turn_over_mcp(self, service: Api, session: Session) -> None:
+    def test_row_10_search_results_and_turns_have_no_invisible_characters(self, service: Api, session: Session) -> None:
         found = service.post("memory/search", user_id="ada", query="kiln").json()
         assert PLAIN in [result["content"] for result in found["results"]]
         token = CURRENT.set(Connection("ada", "default", "key:test", "write", DEFAULT))
@@ -88,23 +88,23 @@ class TestModels:
             CURRENT.reset(token)
         assert not has_unseen(json.dumps(read, ensure_ascii=False, default=str))
 
-    def test_what_was_said_is_kept_as_it_was_said(self, service: Api, session: Session) -> None:
+    def test_stored_messages_are_unchanged(self, service: Api, session: Session) -> None:
         assert Message.objects.get(sequence=0).content == HIDDEN
         live = service.get("sessions/s1/messages", user_id="ada", view="live").json()
         assert live["messages"][0]["content"] == HIDDEN
 
-    def test_row_10_an_operator_reads_what_is_hidden(self, session: Session) -> None:
+    def test_row_10_an_operator_sees_hidden_text_written_out(self, session: Session) -> None:
         shown = page(operator(), change_url(session))
         assert f"is⟦hidden: {ORDER}⟧" in shown and not has_unseen(shown)
 
-    def test_row_24_a_wording_with_some_is_not_released(self, ada: UserProfile) -> None:
+    def test_row_24_a_text_with_invisible_characters_cannot_be_released(self, ada: UserProfile) -> None:
         learned = candidate(ada, shard("kilns", "default"), "Open the kiln's vent before firing.")
         with pytest.raises(CannotRelease, match="invisible characters"):
             release(learned, f"Air first.{TAGS}", actor="operator:eve")
 
-    def test_row_24_nor_do_they_make_a_quotation_another_text(self) -> None:
+    def test_row_24_a_quotation_is_recognized_despite_invisible_characters(self) -> None:
         assert quotes("Open the vent before firing", ["Open\u200b the v\u200bent bef\u2060ore firing"])
 
 
-def test_templates_write_them_out_and_escape_the_rest() -> None:
+def test_the_template_filter_writes_hidden_text_out_and_escapes_the_rest() -> None:
     assert Template("{{ text|visible }}").render(Context({"text": f"<{TAGS}>"})) == f"&lt;⟦hidden: {ORDER}⟧&gt;"

@@ -1,4 +1,4 @@
-"""Idle workers wait on their connection, and are woken by what may make a job due."""
+"""Idle workers wait on their connection. Changes that may make a job due wake them."""
 
 import os
 import signal
@@ -29,24 +29,24 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-LONG = 600.0  # seconds, more than any test waits
+LONG = 600.0  # seconds, longer than any test
 
 
 @pytest.fixture(autouse=True)
 def _really_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send notifications as a command does; other tests send none."""
+    """Send notifications as a command does. Other tests send none."""
     monkeypatch.setattr(wake, "sends_from_thread", lambda: False)
 
 
 @contextmanager
 def listening(channel: Channel = Channel.JOBS) -> Iterator[threading.Event]:
-    """Wait for a notification in a thread; yield the event that it has come."""
+    """Wait for a notification in a thread; yield an event that is set when it arrives."""
     woken, ready = threading.Event(), threading.Event()
     reading, writing = os.pipe()
 
     def wait() -> None:
         bell = Bell(channel, interrupt=reading)
-        bell.wait(LONG)  # returns at once: it listens from now on
+        bell.wait(LONG)  # returns at once, and listens from now on
         ready.set()
         bell.wait(LONG)
         woken.set()
@@ -86,7 +86,7 @@ def end(ada: UserProfile) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "change"), [(None, ask), (later, take_up), (job, end)])
-def test_what_may_make_a_job_due_wakes_workers(
+def test_changes_that_may_make_a_job_due_wake_workers(
     ada: UserProfile, before: Callable[[UserProfile], Job] | None, change: Callable[[UserProfile], None]
 ) -> None:
     if before:
@@ -111,19 +111,19 @@ def test_the_watchdog_wakes_workers_whose_notification_was_lost(ada: UserProfile
 
 
 @pytest.mark.slow
-def test_the_watchdog_looks_again_when_a_job_that_was_announced_can_have_been_taken(
+def test_the_watchdog_wakes_resting_workers_if_an_announced_job_is_not_claimed(
     ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Schedule.objects.update(repeats=0)  # it would find tasks
+    Schedule.objects.update(repeats=0)  # they would queue tasks
     monkeypatch.setattr(jobs_worker, "IDLE", LONG)
     monkeypatch.setattr(jobs_worker, "RECOVERY", 0.1)
-    monkeypatch.setattr(os, "getppid", os.getpid)  # the root is this process
+    monkeypatch.setattr(os, "getppid", os.getpid)  # this process takes the place of the root
     started, ending = threading.Event(), threading.Event()
     before = signal.signal(WAKE, lambda *_: started.set())
     watchdog = threading.Thread(target=keep_time, args=[ending])
     watchdog.start()
     try:
-        time.sleep(2)  # it waits for a notification
+        time.sleep(2)  # it is waiting for a notification
         assert not started.is_set()
         ask(ada)
         wait_until(started.is_set)
@@ -147,11 +147,11 @@ def test_workers_are_woken_after_the_commit_and_not_by_a_rollback(ada: UserProfi
 
 
 @pytest.mark.slow
-def test_what_makes_no_job_due_wakes_no_worker(ada: UserProfile) -> None:
+def test_changes_that_make_no_job_due_wake_no_worker(ada: UserProfile) -> None:
     job(ada)
     with listening() as woken:
         append(ada, "s1", turns(1))
-        ask(ada)  # its job is open
+        ask(ada)  # a job is already open
         taken = Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT)
         assert taken
         taken.beat(1, 2)
@@ -159,7 +159,7 @@ def test_what_makes_no_job_due_wakes_no_worker(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow
-def test_a_task_wakes_those_alone_that_run_tasks_and_its_end_nobody(ada: UserProfile) -> None:
+def test_a_new_task_wakes_only_task_workers_and_its_end_wakes_none(ada: UserProfile) -> None:
     with listening() as woken, listening(Channel.TASKS) as tasks_woken:
         task = Job.objects.request_task("prune", "some.function", requested_by="test")
         wait_until(tasks_woken.is_set)
@@ -181,7 +181,7 @@ def fail_and_retry_all(task: Job) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [Job.release, fail_and_restart, fail_and_retry_all])
-def test_a_task_that_is_queued_again_wakes_who_runs_tasks(ada: UserProfile, change: Callable[[Job], None]) -> None:
+def test_a_requeued_task_wakes_task_workers(ada: UserProfile, change: Callable[[Job], None]) -> None:
     Job.objects.request_task("prune", "some.function", requested_by="test")
     taken = Job.objects.take_task()
     assert taken
@@ -197,11 +197,11 @@ def test_an_idle_worker_knows_when_the_next_job_is_due(ada: UserProfile) -> None
     assert Job.objects.next_due(within=5) == 5
 
 
-def test_threads_wake_it_without_waiting_however_often_they_do() -> None:
+def test_waking_from_threads_never_blocks() -> None:
     waker = Waker()
     bell = Bell(Channel.JOBS, interrupt=waker.reading)
     bell.wait(LONG)
-    for _ in range(100_000):  # more bytes than a pipe holds
+    for _ in range(100_000):  # more bytes than a pipe can buffer
         waker.wake()
     bell.wait(LONG)
 
@@ -214,7 +214,7 @@ def test_a_signal_ends_a_wait() -> None:
             bell.wait(LONG)
             os.kill(os.getpid(), signal.SIGUSR1)
             bell.wait(LONG)
-            bell.wait(0)  # the signal was read, or this would be no wait
+            bell.wait(0)  # would return at once if the signal had not been read
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -233,20 +233,20 @@ def test_a_web_process_sends_one_notification_for_several_requests(
         wait_until(woken.is_set)
 
 
-def test_a_notification_that_comes_during_a_look_is_not_lost(ada: UserProfile) -> None:
+def test_a_notification_during_a_query_is_not_lost(ada: UserProfile) -> None:
     with signals_as_bytes() as signals:
         bell = Bell(Channel.JOBS, interrupt=signals)
         bell.wait(LONG)
         at_once(lambda _: ask(ada), 1)
-        Job.objects.next_due(within=1)  # a statement, with whose result the notification comes
+        Job.objects.next_due(within=1)  # the notification arrives with the result of this statement
         bell.wait(LONG)
 
 
-def test_behind_a_pooler_nothing_listens(settings: Settings) -> None:
+def test_no_connection_listens_behind_a_pooler(settings: Settings) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.01})
     with signals_as_bytes() as signals:
         Bell(Channel.JOBS, interrupt=signals).wait(LONG)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_listening_channels()")
         assert cursor.fetchall() == []
-        wake_workers()  # harmless
+        wake_workers()  # has no effect

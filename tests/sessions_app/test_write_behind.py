@@ -1,4 +1,4 @@
-"""Writing behind requests: what finds the database away is written when it is back."""
+"""Writing after requests: items that could not be written are written once the database is back."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Writer:
-    """Does something else the first time; then it takes everything."""
+    """A writer that calls `first` on the first attempt, and records all batches that it then receives."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._first = first
@@ -35,7 +35,7 @@ def execute(statement: str) -> None:
 
 
 def cut() -> None:
-    """Lose the connection, as when the database is started again."""
+    """Lose the connection, as in a restart of the database."""
     connection.ensure_connection()
     with psycopg.connect(database_url()) as other:
         other.execute("SELECT pg_terminate_backend(%s, 30000)", [connection.connection.info.backend_pid])
@@ -49,17 +49,17 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_what_finds_the_database_away_is_written_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred_writes, "EVERY", 0.01)
     writer = Writer(cut)
     behind = WriteBehind("test", writer)
-    behind.note(1)  # nothing else is noted, and nobody asks again
+    behind.note(1)  # no later item triggers the retry
     wait_until(lambda: writer.written == [1])
     behind.stop()
     assert (writer.tries, behind.waiting()) == (2, [])
 
 
-def test_it_comes_before_what_was_noted_meanwhile_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_items_stay_first_and_the_oldest_are_dropped_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred_writes, "MOST_WAITING", 3)
 
     def meanwhile() -> None:
@@ -76,7 +76,7 @@ def test_it_comes_before_what_was_noted_meanwhile_and_the_oldest_go_first(monkey
     assert writer.written == [2, 3, 4]
 
 
-def test_what_cannot_be_written_for_what_it_is_is_let_go() -> None:
+def test_items_that_cannot_be_written_are_dropped() -> None:
     behind = WriteBehind("test", writer := Writer(lambda: execute("SELECT 1 / 0")))
     behind.note(1)
     behind.flush()

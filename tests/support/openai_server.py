@@ -229,7 +229,7 @@ class OpenAIServer:
         behaviour(handler, body)
 
 
-# --- behaviours ---
+# --- behaviors ---
 
 
 def answer_well(handler: Handler, body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Tests don't see each other's changes of the database."""
+"""The database is restored between tests."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -41,7 +41,7 @@ def everything() -> dict[str, list[tuple[str]]]:
     return found
 
 
-def test_it_begins_with_what_migrate_leaves_and_with_nothing_else() -> None:
+def test_a_test_starts_with_the_rows_of_migrate_only() -> None:
     filled = {table for table, rows in everything().items() if rows}
     assert filled == {
         "indexes",
@@ -60,7 +60,7 @@ def test_it_begins_with_what_migrate_leaves_and_with_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 1_000])
-def test_what_a_test_wrote_is_gone(fresh: FreshDatabase, turns: int) -> None:
+def test_new_rows_and_indexes_are_removed(fresh: FreshDatabase, turns: int) -> None:
     before = everything()
     talk(UserProfile.objects.ensure("ada"), turns)
     Job.objects.request("count_words", user_id=UserProfile.objects.get().pk, requested_by="test")
@@ -70,7 +70,7 @@ def test_what_a_test_wrote_is_gone(fresh: FreshDatabase, turns: int) -> None:
     assert everything() == before
 
 
-def test_what_the_planner_was_told_is_forgotten(fresh: FreshDatabase) -> None:
+def test_planner_statistics_are_reset(fresh: FreshDatabase) -> None:
     def told() -> list[tuple[float, int]]:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -89,7 +89,7 @@ def test_what_the_planner_was_told_is_forgotten(fresh: FreshDatabase) -> None:
     assert told() == [(-1, 0)]
 
 
-def test_what_a_test_changed_or_deleted_is_back(fresh: FreshDatabase) -> None:
+def test_changed_and_deleted_rows_are_restored(fresh: FreshDatabase) -> None:
     before = everything()
     resource = PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
     resource.activate(resource.add_version("own", created_by="operator:eve"))
@@ -101,7 +101,7 @@ def test_what_a_test_changed_or_deleted_is_back(fresh: FreshDatabase) -> None:
     assert everything() == before
 
 
-def test_a_transaction_that_a_test_left_open_is_not_waited_for(fresh: FreshDatabase) -> None:
+def test_restoring_does_not_wait_for_an_open_transaction(fresh: FreshDatabase) -> None:
     before = everything()
     connection.set_autocommit(False)
     UserProfile.objects.ensure("ada")

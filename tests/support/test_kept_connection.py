@@ -30,7 +30,7 @@ def backend() -> int:
     return int(ask("SELECT pg_backend_pid()"))
 
 
-def test_the_next_has_the_session_without_what_was_left_in_it(kept: KeptConnection) -> None:
+def test_the_next_test_gets_the_connection_without_its_session_state(kept: KeptConnection) -> None:
     before = backend()
     left = (
         "SELECT count(*) FROM pg_class WHERE relname = 'of_the_last'",
@@ -49,7 +49,7 @@ def test_the_next_has_the_session_without_what_was_left_in_it(kept: KeptConnecti
     assert [ask(sql) for sql in left] == [0] * len(left)
 
 
-def test_one_amid_a_transaction_or_that_is_lost_is_closed(kept: KeptConnection) -> None:
+def test_a_connection_that_is_lost_or_in_a_transaction_is_closed(kept: KeptConnection) -> None:
     with closing(FreshDatabase(kept)) as fresh:
         before = backend()
         connection.set_autocommit(False)
@@ -60,7 +60,7 @@ def test_one_amid_a_transaction_or_that_is_lost_is_closed(kept: KeptConnection) 
         assert backend() != after
 
 
-def test_who_asks_for_another_database_gets_a_new_one(kept: KeptConnection) -> None:
+def test_another_database_gets_a_new_connection(kept: KeptConnection) -> None:
     before = backend()
     kept.keep()
     with connection._nodb_cursor() as cursor:

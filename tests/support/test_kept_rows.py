@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.slow
-def test_what_is_kept_under_a_name_comes_back_with_all_its_columns_and_is_not_made_again(kept_rows: KeptRows) -> None:
+def test_rows_kept_under_a_name_are_created_once_and_restored_with_all_columns(kept_rows: KeptRows) -> None:
     made: list[Session] = []
 
     def conversation() -> None:

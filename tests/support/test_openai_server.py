@@ -29,7 +29,7 @@ def post(base_url: str, body: object = BODY, path: str = "/chat/completions") ->
         return refused.code, json.load(refused)
 
 
-def test_it_answers_with_moments_of_the_turns_and_usage() -> None:
+def test_a_completion_has_moments_of_the_turns_and_usage() -> None:
     with OpenAIServer() as server:
         status, completion = post(server.base_url)
         answer = json.loads(completion["choices"][0]["message"]["content"])
@@ -39,7 +39,7 @@ def test_it_answers_with_moments_of_the_turns_and_usage() -> None:
         assert turns_of(server.requests[0]) == [shown]
 
 
-def test_it_lists_models_and_knows_no_other_path() -> None:
+def test_models_are_listed_and_other_paths_are_unknown() -> None:
     with OpenAIServer() as server:
         with urllib.request.urlopen(f"{server.base_url}/models") as response:
             assert json.load(response)["data"][0]["id"] == "test-model"
@@ -47,7 +47,7 @@ def test_it_lists_models_and_knows_no_other_path() -> None:
         assert server.requests == []
 
 
-def test_it_embeds_texts_as_wide_as_asked_and_as_packed() -> None:
+def test_vectors_have_the_requested_width_and_encoding() -> None:
     with OpenAIServer() as server:
         asked = {"model": "m", "input": ["kilns and glazes", "a bicycle"], "dimensions": 64}
         status, answer = post(server.base_url, asked, "/embeddings")
@@ -61,7 +61,7 @@ def test_it_embeds_texts_as_wide_as_asked_and_as_packed() -> None:
         assert len(native["embedding"]) == 1536
 
 
-def test_texts_that_share_words_are_near_to_each_other() -> None:
+def test_texts_that_share_words_have_close_vectors() -> None:
     def nearness(one: str, other: str) -> float:
         return sum(a * b for a, b in zip(vector_of(one, 1536), vector_of(other, 1536), strict=True))
 
@@ -70,14 +70,14 @@ def test_texts_that_share_words_are_near_to_each_other() -> None:
     assert [nearness(asked, asked.upper()), nearness("?!", "…")] == pytest.approx([1, 1])
 
 
-def test_queued_behaviours_come_first_and_once_then_the_usual_one() -> None:
+def test_queued_behaviors_apply_once_before_the_usual_one() -> None:
     with OpenAIServer() as server:
         server.queue(error(500), error(429))
         server.always(error(418))
         assert [post(server.base_url)[0] for _ in range(4)] == [500, 429, 418, 418]
 
 
-def test_random_failures_are_the_same_with_the_same_seed() -> None:
+def test_random_failures_depend_only_on_the_seed() -> None:
     def seen(seed: int) -> list[int]:
         with OpenAIServer() as server:
             server.always(fails_at_random(0.5, seed, then=error(418)))
@@ -93,7 +93,7 @@ def test_random_failures_are_the_same_with_the_same_seed() -> None:
 
 
 @pytest.mark.slow
-def test_it_holds_hundreds_of_requests_and_answers_them_all() -> None:
+def test_hundreds_of_held_requests_are_all_answered() -> None:
     with OpenAIServer() as server, ThreadPoolExecutor(300) as pool:
         server.hold()
         answers = [pool.submit(post, server.base_url) for _ in range(300)]
@@ -103,7 +103,7 @@ def test_it_holds_hundreds_of_requests_and_answers_them_all() -> None:
         assert len(server.requests) == 300
 
 
-def test_it_stops_at_once_with_requests_open() -> None:
+def test_the_server_stops_at_once_with_open_requests() -> None:
     go_on = threading.Event()
     with ThreadPoolExecutor(10) as pool:
         with OpenAIServer() as server:
@@ -117,7 +117,7 @@ def test_it_stops_at_once_with_requests_open() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "statuses"), [("0", {200}), ("0.6", {200, 429, 500})])
-def test_it_serves_from_the_command_line(share: str, statuses: set[int]) -> None:
+def test_the_server_runs_from_the_command_line(share: str, statuses: set[int]) -> None:
     command = [sys.executable, "-m", "tests.support.openai_server", "--port", "0", "--fail-share", share, "--seed", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

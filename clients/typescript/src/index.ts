@@ -1,5 +1,5 @@
 /**
- * Client of the memory platform: `Memory` is one person's memory.
+ * A client for the memory platform. A `Memory` is one person's memory.
  *
  *     const memory = new Memory("nora", { url: "http://localhost:8000", key: "mem_…" });
  *     await memory.add("I restore kilns in Turin.");
@@ -32,9 +32,9 @@ export interface Options {
   url: string;
   /** An API key. */
   key: string;
-  /** The conversation of calls. */
+  /** Your id for the conversation. */
   sessionId?: string;
-  /** Your id of the assistant. */
+  /** Your id for the assistant. */
   agentId?: string;
   /** The maximum number of attempts per call. */
   attempts?: number;
@@ -48,12 +48,12 @@ export class Refused extends Error {
     readonly status: number,
     readonly errors: Schemas["Error"]["errors"],
   ) {
-    super(`${status}: ${errors.map((error) => error.detail).join("; ") || "no error of the platform"}`);
+    super(`${status}: ${errors.map((error) => error.detail).join("; ") || "no error details"}`);
     this.name = "Refused";
   }
 }
 
-/** One person's memory. The person is named by your id. */
+/** One person's memory. `userId` is your id for the person. */
 export class Memory {
   /** All operations of the API. */
   readonly api: Client<paths>;
@@ -74,7 +74,7 @@ export class Memory {
     return new Memory(this.userId, { ...this.options, sessionId });
   }
 
-  /** Add a text of the user, a message, or several. Messages get external ids, so that retries add no duplicates. */
+  /** Add a text from the user, a message, or several messages. External ids prevent duplicates after retries. */
   async add(said: string | Message | Message[], more: { source?: string; contextId?: string } = {}): Promise<Appended> {
     const messages = prepared(said);
     const answers: Appended[] = [];
@@ -101,7 +101,7 @@ export class Memory {
     return answered(await this.api.POST("/api/v1/memory/search", { body }));
   }
 
-  /** Return the messages of the conversation to replay to a model. */
+  /** Return the conversation's messages that a model needs for its next answer. */
   async messages(limit?: number): Promise<LiveMessages> {
     const query = { user_id: this.userId, view: "live" as const, ...(limit === undefined ? {} : { limit }) };
     const path = { session_id: this.sessionId };

@@ -6,11 +6,11 @@ const NOTHING_DONE = new Set([429, 503]); // the platform returns these before i
 const UNKNOWN = new Set([408, 500, 502, 504]);
 const FIRST_PAUSE = 250; // milliseconds
 const LONGEST_PAUSE = 8_000;
-const PATIENCE = 30_000; // longer waits are left to the caller
+const PATIENCE = 30_000; // for longer waits, return the response to the caller
 const READS = /\/(memory\/(context|search))$/; // read-only calls that use POST
 const APPENDS = /\/sessions\/[^/]+\/messages$/; // repeatable because of external ids
 
-/** Return a `fetch` that makes up to this number of attempts. */
+/** Return a `fetch` that makes up to `attempts` attempts. */
 export function patient(ask: Fetch, attempts: number): Fetch {
   return async (request) => {
     for (let attempt = 0; ; attempt++) {

@@ -18,7 +18,7 @@ type Remembered = { role: string; content: string }[];
 /** The layers for a prompt that already contains the conversation. */
 const BESIDE_HISTORY: NonNullable<ContextOptions["layers"]> = ["collective", "user", "moments", "retrieved", "entities"];
 
-/** Return the middleware for a person's conversation. `options` are those of a context, such as `max_tokens`. */
+/** Return the middleware for a person's conversation. `options` are context options, such as `max_tokens`. */
 export function remembering(memory: Memory, options: Omit<ContextOptions, "format"> = {}): Middleware {
   const keep = async (text: string): Promise<void> => {
     if (text !== "") {
@@ -59,7 +59,7 @@ export function remembering(memory: Memory, options: Omit<ContextOptions, "forma
   };
 }
 
-/** Return the user's message to answer. Blank if the prompt ends with something else, such as a tool's result. */
+/** Return the user's message at the end of the prompt, or "" if the prompt ends with, for example, a tool's result. */
 function newest(prompt: Prompt): string {
   const last = prompt[prompt.length - 1];
   if (last?.role !== "user") {

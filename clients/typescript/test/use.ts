@@ -53,4 +53,4 @@ await assert.rejects(
   new Memory("ada", { url, key: "mem_wrong" }).search("bees"),
   (error) => error instanceof Refused && error.status === 401,
 );
-console.log("All holds.");
+console.log("All checks passed.");

@@ -46,4 +46,4 @@ const able = wrapLanguageModel({ model: openai.chat("gpt-4.1-mini"), middleware:
 await generateText({ model: able, prompt: "How many hives?", tools: { look }, stopWhen: stepCountIs(3) });
 assert.deepEqual(await said(acting), ["user: How many hives?", "assistant: Noted."]);
 
-process.stdout.write("All holds.\n");
+process.stdout.write("All checks passed.\n");

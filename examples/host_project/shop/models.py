@@ -1,4 +1,4 @@
-"""Orders, each with what the customer said when placing it, which memory is told in the same transaction."""
+"""Orders. `Order.place` also adds the customer's note to memory, in the same transaction."""
 
 from django.db import models, transaction
 
@@ -8,8 +8,6 @@ from sessions_app.transcript.append import NewMessage, append
 
 
 class Order(models.Model):
-    """What somebody ordered."""
-
     customer = models.CharField(max_length=64)
     item = models.CharField(max_length=64)
 
@@ -19,7 +17,7 @@ class Order(models.Model):
     @classmethod
     @transaction.atomic
     def place(cls, customer: str, item: str, note: str) -> "Order":
-        """Write down an order and what the customer said: both, or neither."""
+        """Store an order, and the customer's note in memory. If one fails, neither is stored."""
         order = cls.objects.create(customer=customer, item=item)
         person, _ = UserProfile.objects.get_or_create(application_id=DEFAULT, user_id=customer)
         append(person, f"order-{order.pk}", [NewMessage(role="user", content=note)])

@@ -1,4 +1,4 @@
-/* Scripts for every admin page, under a strict Content-Security-Policy: docs/decisions/0018. */
+/* Scripts for every admin page. They work with a strict Content-Security-Policy (docs/decisions/0018). */
 "use strict";
 
 // Alpine's build for such a policy parses expressions itself and has no access to `window`. So this file registers the
@@ -29,8 +29,8 @@ document.addEventListener("alpine:init", () => {
   }));
 });
 
-// The page is hidden until Alpine has loaded, and hidden fields don't get the focus automatically. If scripts loaded
-// slowly, the first typed characters were lost.
+// Browsers don't focus hidden fields, and the page is hidden until Alpine has loaded. Without this, the first characters
+// that are typed while scripts load slowly would be lost.
 document.addEventListener("alpine:initialized", () => setTimeout(() => {
   if (document.activeElement === document.body && !location.hash) {
     document.querySelector("[autofocus]")?.focus();
@@ -38,9 +38,9 @@ document.addEventListener("alpine:initialized", () => setTimeout(() => {
 }));
 
 // The search for names. Unfold's version appears with the next frame and focuses its field after 20 ms. Anything typed
-// before that is lost and, if no frame was drawn by then, so is everything after it. Ours listens from the shortcut on.
-// Enter opens the first result unless an arrow key has selected another one, even before the results have loaded. When
-// the search is closed, the focus returns to its previous place.
+// before that is lost. If no frame has been drawn by then, everything typed later is lost, too. This version focuses the
+// field immediately. Enter opens the first result unless an arrow key has selected another one, even before the results
+// have loaded. When the search is closed, the focus returns to its previous place.
 function listeningCommand() {
   const command = searchCommand();
   const { handleOpen, handleEscape, handleContentLoaded, selectItem } = command;
@@ -70,7 +70,7 @@ function listeningCommand() {
       this.selectItem();
     }
   };
-  // Tab moves to the results, and then to the page, which the search must not cover.
+  // Tab moves to the results, and then to the page. Then the search closes, so that it doesn't cover the page.
   command.handleLeaving = function (event) {
     if (this.openCommandResults && event.relatedTarget && !this.$root.contains(event.relatedTarget)) {
       this.handleOutsideClick();
@@ -82,10 +82,10 @@ function listeningCommand() {
 // The hints of Django's choice boxes are icons with a label. Without a role, screen readers skip the label.
 window.addEventListener("load", () => requestAnimationFrame(() => {
   document.querySelectorAll(".help-tooltip[aria-label]").forEach((hint) => hint.setAttribute("role", "img"));
-  hideIcons(document);  // the calendar's and the clock's, which Django adds after loading
+  hideIcons(document);  // of the calendar and the clock, which Django adds after loading
 }));
 
-// An icon is a word that its font renders. Without this, screen readers read the word: "forum Sessions".
+// An icon is a word that the icon font renders as a picture. Without `aria-hidden`, screen readers read "forum Sessions".
 function hideIcons(root) {
   root.querySelectorAll(".material-symbols-outlined:not([aria-hidden], [aria-label])").forEach((icon) => icon.setAttribute("aria-hidden", "true"));
 }

@@ -1,4 +1,4 @@
-"""Importing what ChatGPT, Claude and OpenAI's API write."""
+"""Importing conversations from ChatGPT, Claude and OpenAI's API."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ def imported(path: Path, **options: Any) -> str:
 
 
 def refused(path: Path, **options: Any) -> str:
-    """Run an import that fails; return its reports and the last sentence."""
+    """Run an import that fails; return its output and error."""
     err = StringIO()
     with pytest.raises(CommandError) as caught:
         call_command("import_sessions", str(path), user="ada", stdout=StringIO(), stderr=err, **options)
@@ -46,7 +46,7 @@ def payload(turn: Message) -> dict[str, Any]:
 
 
 def dump() -> list[list[Any]]:
-    """Return everything that an import could change."""
+    """Return all rows that an import could change."""
     return [list(model.objects.order_by("pk").values()) for model in (UserProfile, Session, Message, Job, Summary)]
 
 
@@ -67,7 +67,7 @@ CHATGPT = chatgpt(
 )
 
 
-def test_chatgpt_the_branch_that_was_seen_last_is_taken(tmp_path: Path) -> None:
+def test_chatgpt_imports_the_current_branch(tmp_path: Path) -> None:
     tree = chatgpt(
         node("root", None),
         node("a", "root", "user", "first try"),
@@ -79,7 +79,7 @@ def test_chatgpt_the_branch_that_was_seen_last_is_taken(tmp_path: Path) -> None:
     assert [turn.content for turn in turns("chatgpt:c1")] == ["second try", "a better answer"]
 
 
-def test_chatgpt_titles_times_roles_and_ids_are_kept(tmp_path: Path) -> None:
+def test_chatgpt_keeps_titles_times_roles_and_ids(tmp_path: Path) -> None:
     imported(as_array(tmp_path / "f", CHATGPT), agent="coach")
     session = Session.objects.get()
     assert (session.title, session.source, session.agent_id) == ("The kiln", "import:chatgpt", "coach")
@@ -93,7 +93,7 @@ def test_chatgpt_titles_times_roles_and_ids_are_kept(tmp_path: Path) -> None:
     assert session.last_activity_at.isoformat() == "2023-11-14T22:13:50.500000+00:00"
 
 
-def test_chatgpt_calls_of_tools_stay_with_their_results(tmp_path: Path) -> None:
+def test_chatgpt_keeps_tool_calls_with_their_results(tmp_path: Path) -> None:
     imported(as_array(tmp_path / "f", CHATGPT))
     _, call, result, _ = conversation = turns("chatgpt:c1")
     [found] = tool_calls(call.payload)
@@ -102,7 +102,7 @@ def test_chatgpt_calls_of_tools_stay_with_their_results(tmp_path: Path) -> None:
     assert pair_safe_boundary(conversation, 2) == 1
 
 
-def test_chatgpt_pictures_files_and_sound_are_named(tmp_path: Path) -> None:
+def test_chatgpt_names_pictures_files_and_audio(tmp_path: Path) -> None:
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-1", "width": 4, "height": 3}
     spoken = {"content_type": "audio_transcription", "text": "Look at this", "direction": "in"}
     content = {"content_type": "multimodal_text", "parts": [picture, spoken, "and that"]}
@@ -127,12 +127,12 @@ def test_chatgpt_pictures_files_and_sound_are_named(tmp_path: Path) -> None:
     assert (thought.content, payload(thought)["content"]) == ("", thoughts)
 
 
-def test_chatgpt_a_message_without_a_time_has_that_of_its_conversation(tmp_path: Path) -> None:
+def test_chatgpt_a_message_without_a_time_gets_the_time_of_its_conversation(tmp_path: Path) -> None:
     imported(as_array(tmp_path / "f", chatgpt(node("m1", None, "user", "hello", create_time=None))))
     assert Message.objects.get().created_at.timestamp() == AT
 
 
-def test_chatgpt_a_branch_chosen_later_is_added_and_the_old_one_stays(tmp_path: Path) -> None:
+def test_chatgpt_adds_a_branch_chosen_later_and_keeps_the_old_one(tmp_path: Path) -> None:
     first = node("a", None, "user", "one"), node("b", "a", "assistant", "two")
     imported(as_array(tmp_path / "f", chatgpt(*first)))
     edited = chatgpt(*first, node("a2", None, "user", "one, but different"), node("b2", "a2", "assistant", "three"))
@@ -174,7 +174,7 @@ def test_claude_a_message_with_calls_and_results_becomes_turns(tmp_path: Path) -
     assert (session.title, session.source) == ("The kiln", "import:claude")
 
 
-def test_claude_what_is_attached_is_named_and_what_was_pasted_is_said(tmp_path: Path) -> None:
+def test_claude_names_attachments_and_adds_pasted_text_to_the_content(tmp_path: Path) -> None:
     attached = [
         {"file_name": "", "file_size": 9, "file_type": "txt", "extracted_content": "a pasted text"},
         {"file_name": "glazes.csv", "file_size": 9, "file_type": "text/csv", "extracted_content": "celadon " * 50_000},
@@ -189,13 +189,13 @@ def test_claude_what_is_attached_is_named_and_what_was_pasted_is_said(tmp_path: 
     assert payload(turn)["files"] == [{"file_name": "kiln.png"}]
 
 
-def test_claude_older_exports_have_the_text_alone(tmp_path: Path) -> None:
+def test_claude_older_exports_have_only_text(tmp_path: Path) -> None:
     message: dict[str, Any] = {"uuid": "m1", "sender": "human", "text": "hello", "created_at": "2023-05-01T12:00:00Z"}
     imported(as_array(tmp_path / "f", claude(message)))
     assert Message.objects.get().content == "hello"
 
 
-def test_claude_of_several_branches_the_newest_is_taken(tmp_path: Path) -> None:
+def test_claude_imports_the_newest_of_several_branches(tmp_path: Path) -> None:
     messages = (
         said("a", "human", "first", parent_message_uuid="00000000-0000-4000-8000-000000000000"),
         said("b", "assistant", "left", parent_message_uuid="a", created_at="2024-05-01T12:00:01Z"),
@@ -223,7 +223,7 @@ OPENAI: dict[str, Any] = {
 }
 
 
-def test_openai_all_roles_and_calls_are_taken(tmp_path: Path) -> None:
+def test_openai_imports_all_roles_and_tool_calls(tmp_path: Path) -> None:
     imported(as_lines(tmp_path / "f", OPENAI))
     system, asked, call, result, answer = conversation = turns("openai:kiln")
     assert [turn.role for turn in conversation] == ["system", "user", "assistant", "tool", "assistant"]
@@ -234,7 +234,7 @@ def test_openai_all_roles_and_calls_are_taken(tmp_path: Path) -> None:
     assert system.payload is None
 
 
-def test_openai_functions_as_they_were_before_tools_are_taken(tmp_path: Path) -> None:
+def test_openai_imports_legacy_function_calls(tmp_path: Path) -> None:
     old = [
         {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}},
         {"role": "function", "name": "look", "content": "bowls"},
@@ -244,7 +244,7 @@ def test_openai_functions_as_they_were_before_tools_are_taken(tmp_path: Path) ->
     assert tool_calls(call.payload)[0]["function"]["name"] == result.tool_name == "look"
 
 
-def test_openai_pictures_stand_in_the_payload_without_their_data(tmp_path: Path) -> None:
+def test_openai_stores_pictures_in_the_payload_without_their_data(tmp_path: Path) -> None:
     parts = [
         {"type": "text", "text": "Look"},
         {"type": "image_url", "image_url": {"url": "https://kiln.example/a.png"}},
@@ -260,7 +260,7 @@ def test_openai_pictures_stand_in_the_payload_without_their_data(tmp_path: Path)
     assert len(json.dumps([inline, sound])) < 1_000
 
 
-def test_openai_conversations_without_an_id_go_by_what_they_say(tmp_path: Path) -> None:
+def test_openai_conversations_without_an_id_are_identified_by_their_text(tmp_path: Path) -> None:
     lines: list[Any] = [{"messages": [{"role": "user", "content": text}]} for text in ("one", "two", "one")]
     lines.append({"metadata": {"session_id": "own"}, "messages": [{"role": "user", "content": "three"}]})
     assert "3 messages added, 1 already stored" in imported(as_lines(tmp_path / "f", *lines))
@@ -274,12 +274,12 @@ def test_openai_a_conversation_with_an_id_may_grow(tmp_path: Path) -> None:
     assert "1 messages added, 5 already stored" in imported(as_lines(tmp_path / "f", longer))
 
 
-# --- repeated ---
+# --- repeated imports ---
 
 
 @pytest.mark.usefixtures("forming")
 @pytest.mark.parametrize("name", ["openai", "chatgpt", "claude"])
-def test_row_1_an_import_repeated_changes_nothing_and_a_longer_one_adds_the_rest(
+def test_row_1_a_repeated_import_changes_nothing_and_a_longer_one_adds_the_rest(
     tmp_path: Path, name: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ROLLING_SUMMARY = RollingSummarySettings()
@@ -314,15 +314,15 @@ def test_row_1_an_import_repeated_changes_nothing_and_a_longer_one_adds_the_rest
     assert dump() == after
 
 
-def test_a_title_that_somebody_gave_stays(tmp_path: Path) -> None:
+def test_an_edited_title_is_kept(tmp_path: Path) -> None:
     imported(as_array(tmp_path / "f", CLAUDE))
     Session.objects.update(title="Pottery")
     imported(as_array(tmp_path / "f", claude(*CLAUDE["chat_messages"], said("m3", "human", "Thanks"))))
     assert Session.objects.get().title == "Pottery"
 
 
-def test_row_1_what_was_archived_is_not_imported_again(tmp_path: Path) -> None:
-    """Cover both states that retention leaves: the oldest turns are gone, or all of them."""
+def test_row_1_archived_turns_are_not_imported_again(tmp_path: Path) -> None:
+    """Cover both states that retention leaves: the oldest turns are archived, or all of them."""
     imported(as_array(tmp_path / "f", CLAUDE))
     session = Session.objects.get()
     for kept_from in (2, 4):
@@ -343,10 +343,10 @@ def test_a_message_without_a_time_is_not_added_to_a_session_with_archived_turns(
     assert Message.objects.count() == 0
 
 
-# --- the file ---
+# --- files ---
 
 
-def test_the_zip_file_of_an_export_is_read_as_it_is(tmp_path: Path) -> None:
+def test_the_zip_file_of_an_export_can_be_imported(tmp_path: Path) -> None:
     other = chatgpt(node("x1", None, "user", "elsewhere"), name="c2")
     path = as_zip(tmp_path / "export.zip", conversations_000=[CHATGPT], conversations_001=[other])
     assert "5 messages added" in imported(path)
@@ -365,9 +365,7 @@ def test_the_zip_file_of_an_export_is_read_as_it_is(tmp_path: Path) -> None:
         (b"[" * 200_000, "Known formats"),
     ],
 )
-def test_a_file_of_no_known_format_is_refused_with_what_was_looked_for(
-    tmp_path: Path, content: bytes, told: str
-) -> None:
+def test_a_file_of_unknown_format_is_rejected_with_the_known_formats(tmp_path: Path, content: bytes, told: str) -> None:
     (tmp_path / "f").write_bytes(content)
     assert told in refused(tmp_path / "f")
     assert not UserProfile.objects.exists()
@@ -375,13 +373,13 @@ def test_a_file_of_no_known_format_is_refused_with_what_was_looked_for(
 
 @pytest.mark.parametrize("chosen", ["openai", "chatgpt", "claude"])
 @pytest.mark.parametrize("content", [b"\x00\xff\x80", b"null", b"[[[", b'{"a": 1}', b"[1]", b"[null]", b'["\\ud800"]'])
-def test_a_file_that_is_not_what_it_is_said_to_be_is_refused(tmp_path: Path, chosen: str, content: bytes) -> None:
+def test_a_file_that_does_not_have_the_given_format_is_rejected(tmp_path: Path, chosen: str, content: bytes) -> None:
     (tmp_path / "f").write_bytes(content)
     assert "1: " in refused(tmp_path / "f", format=chosen)
     assert not UserProfile.objects.exists()
 
 
-def test_whose_conversations_they_are_must_be_said_once(tmp_path: Path) -> None:
+def test_the_person_must_be_named_exactly_once(tmp_path: Path) -> None:
     path = as_array(tmp_path / "f", CLAUDE)
     for user, told in (("", "--user"), ("a/b", "slash"), ("x" * 256, "255")):
         with pytest.raises(CommandError, match=told):
@@ -390,7 +388,7 @@ def test_whose_conversations_they_are_must_be_said_once(tmp_path: Path) -> None:
     assert "leave out --user" in refused(own)
 
 
-def test_zips_without_conversations_or_damaged_are_refused(tmp_path: Path) -> None:
+def test_zips_that_are_damaged_encrypted_or_without_conversations_are_rejected(tmp_path: Path) -> None:
     assert "no conversations.json" in refused(as_zip(tmp_path / "other.zip"), format="claude")
     damaged = as_zip(tmp_path / "damaged.zip", conversations=[CLAUDE] * 50)
     data = bytearray(damaged.read_bytes())
@@ -408,7 +406,7 @@ def test_zips_without_conversations_or_damaged_are_refused(tmp_path: Path) -> No
     assert "encrypted" in refused(locked, format="claude")
 
 
-def test_a_file_cut_short_keeps_what_was_whole_and_a_complete_one_adds_the_rest(tmp_path: Path) -> None:
+def test_a_truncated_file_is_imported_up_to_the_cut_and_can_be_completed(tmp_path: Path) -> None:
     chats = [claude(said(f"m{n}", "human", f"hello {n}"), uuid=f"c{n}") for n in range(3)]
     path = as_array(tmp_path / "f", *chats)
     whole = path.read_bytes()
@@ -420,7 +418,7 @@ def test_a_file_cut_short_keeps_what_was_whole_and_a_complete_one_adds_the_rest(
     assert "1 messages added, 2 already stored" in imported(path)
 
 
-def test_bad_messages_are_named_left_out_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_bad_messages_are_named_and_skipped(tmp_path: Path) -> None:
     deep: Any = "x"
     for _ in range(40):
         deep = [deep]
@@ -443,7 +441,7 @@ def test_bad_messages_are_named_left_out_and_the_rest_goes_on(tmp_path: Path) ->
         assert reason in line
 
 
-def test_bad_conversations_are_named_left_out_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_bad_conversations_are_named_and_skipped(tmp_path: Path) -> None:
     circle = chatgpt(node("a", "b", "user", "x"), node("b", "a", "user", "y"))
     bad = [
         chatgpt(node("m1", None, "user", "x"), current_node="nowhere"),
@@ -457,7 +455,7 @@ def test_bad_conversations_are_named_left_out_and_the_rest_goes_on(tmp_path: Pat
     assert [number for number in range(1, 8) if f"conversation {number}: " in told] == [2, 3, 4, 5, 6]
 
 
-def test_no_text_of_a_message_is_in_what_is_told(tmp_path: Path) -> None:
+def test_errors_contain_no_text_of_messages(tmp_path: Path) -> None:
     secret = "the marked secret"
     lines = [
         f'{{"messages": [{{"role": "user", "content": "{secret}',
@@ -471,7 +469,7 @@ def test_no_text_of_a_message_is_in_what_is_told(tmp_path: Path) -> None:
     assert secret not in told
 
 
-def test_a_line_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sessions_app.imports.source.RECORD_MAX", 5_000)
     long = {"messages": [{"role": "user", "content": "x" * 3_000_000}]}
     told = refused(as_lines(tmp_path / "f", OPENAI, long, OPENAI | {"id": "other"}))
@@ -479,7 +477,7 @@ def test_a_line_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest
     assert "10 messages added" in told
 
 
-def test_json_nested_without_end_is_refused(tmp_path: Path) -> None:
+def test_deeply_nested_json_is_rejected(tmp_path: Path) -> None:
     for content in ("[" * 500_000, f'[{{"uuid": "c", "chat_messages": {"[" * 100_000}{"]" * 100_000}}}]'):
         (tmp_path / "f").write_text(content)
         assert "nested too deeply" in refused(tmp_path / "f", format="claude")
@@ -496,14 +494,14 @@ def test_a_dry_run_counts_the_same_and_changes_nothing(tmp_path: Path) -> None:
     assert dump() == before
 
 
-def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+def test_a_file_with_a_byte_order_mark_can_be_imported(tmp_path: Path) -> None:
     for path in (as_array(tmp_path / "array", CLAUDE), as_lines(tmp_path / "lines", OPENAI)):
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
         assert "messages added" in imported(path)
 
 
 @pytest.mark.slow
-def test_a_file_of_50_megabytes_is_read_in_little_memory(tmp_path: Path) -> None:
+def test_a_file_of_50_megabytes_is_imported_in_little_memory(tmp_path: Path) -> None:
     """Import 50 conversations of a megabyte each, most of it in abandoned branches."""
     left = [node(f"left{n}", "root", "user", "x" * 10_000) for n in range(100)]
     taken = node("root", None, "user", "hello"), node("last", "root", "assistant", "hello yourself")

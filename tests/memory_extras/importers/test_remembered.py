@@ -1,4 +1,4 @@
-"""Importing what mem0, Zep, Graphiti and Honcho answer: messages become turns, and what they remembered facts."""
+"""Importing the responses of mem0, Zep, Graphiti and Honcho: messages become turns, and memories become facts."""
 
 import asyncio
 import json
@@ -34,20 +34,20 @@ def imported(path: Path, **options: Any) -> str:
 
 
 def as_page(path: Path, **fields: Any) -> Path:
-    """Write an answer as people save it: one object, indented."""
+    """Write a response as one indented JSON object."""
     path.write_text(json.dumps(fields, indent=2), "utf-8")
     return path
 
 
 def memory(text: str, **fields: Any) -> dict[str, Any]:
-    """A memory as mem0 answers it."""
+    """Return a memory as in a response of mem0."""
     times = {"created_at": "2024-07-20T05:30:36.630547-07:00", "updated_at": "2024-07-21T05:30:36-07:00"}
     kept = {"id": f"id of {text}", "user_id": "ada", "agent_id": None, "metadata": None, "categories": ["work"]}
     return {"memory": text, "hash": "d41d8", "expiration_date": None} | times | kept | fields
 
 
 def edge(text: str, **fields: Any) -> dict[str, Any]:
-    """A fact as Zep and Graphiti answer it."""
+    """Return a fact as in a response of Zep or Graphiti."""
     nodes = {"source_node_uuid": "n1", "target_node_uuid": "n2", "name": "WORKS_AT", "episodes": ["e1"]}
     return {"uuid": f"uuid of {text}", "fact": text, "created_at": "2025-01-02T03:04:05Z"} | nodes | fields
 
@@ -80,9 +80,7 @@ ENDED = edge(
 )
 
 
-def test_memories_of_mem0_become_facts_that_are_found_and_say_where_they_come_from(
-    tmp_path: Path, service: Api
-) -> None:
+def test_memories_of_mem0_become_searchable_facts_with_their_source(tmp_path: Path, service: Api) -> None:
     given = [
         memory("Restores kilns in Turin."),
         memory("Plays chess.", user_id="bo"),
@@ -104,7 +102,7 @@ def test_memories_of_mem0_become_facts_that_are_found_and_say_where_they_come_fr
     assert service.get("facts", user_id="bo").json()["facts"] != []
 
 
-def test_what_expired_there_ended_here_on_that_day(tmp_path: Path) -> None:
+def test_an_expired_memory_becomes_a_fact_that_ended_on_that_day(tmp_path: Path) -> None:
     past, future = (
         memory("Is on leave.", expiration_date="2025-02-03"),
         memory("Keeps bees.", expiration_date="2099-01-01"),
@@ -116,7 +114,7 @@ def test_what_expired_there_ended_here_on_that_day(tmp_path: Path) -> None:
     }
 
 
-def test_threads_of_zep_become_sessions_and_edges_facts_with_all_their_times(tmp_path: Path, service: Api) -> None:
+def test_zep_threads_become_sessions_and_edges_become_facts_with_their_times(tmp_path: Path, service: Api) -> None:
     holding = edge("Ada works at Kilns & Co.", valid_at="2023-06-02T00:00:00Z", reference_time="2024-12-24T00:00:00Z")
     told = imported(as_lines(tmp_path / "f", THREAD, ENDED, holding), user="ada", agent="coach")
     assert "3 messages added, 0 already stored, 2 facts added" in told
@@ -149,13 +147,13 @@ def test_threads_of_zep_become_sessions_and_edges_facts_with_all_their_times(tmp
     assert [fact["content"] for fact in now] == ["Ada works at Kilns & Co."]
 
 
-def test_edges_of_graphiti_are_read_from_an_array_and_from_a_page(tmp_path: Path) -> None:
+def test_graphiti_edges_can_be_imported_as_an_array_or_a_page(tmp_path: Path) -> None:
     edges = [edge("Ada keeps bees.", group_id="g1", fact_embedding=None), edge("Ada sings.", group_id="g1")]
     assert "2 facts added" in imported(as_array(tmp_path / "f", *edges), user="ada")
     assert "0 facts added, 2 already stored" in imported(as_page(tmp_path / "g", edges=edges), user="ada")
 
 
-def test_honcho_the_person_and_the_agent_are_peers_by_name(tmp_path: Path) -> None:
+def test_honcho_peers_are_matched_to_the_person_and_the_agent_by_name(tmp_path: Path) -> None:
     said = [
         {
             "id": f"m{n}",
@@ -191,7 +189,7 @@ def test_honcho_the_person_and_the_agent_are_peers_by_name(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_row_1_an_import_repeated_adds_nothing_and_brings_nothing_back(
+def test_row_1_a_repeated_import_adds_nothing_and_restores_nothing(
     tmp_path: Path, service: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "STATEMENTS_MAX", 2)
@@ -216,7 +214,7 @@ def test_a_dry_run_counts_the_same_and_changes_nothing(tmp_path: Path) -> None:
     assert everything() == before
 
 
-def test_a_stream_keeps_all_facts_that_come_and_what_it_had(tmp_path: Path, ada: UserProfile) -> None:
+def test_a_stream_keeps_all_imported_facts_and_its_own(tmp_path: Path, ada: UserProfile) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     MemoryStream.objects.filter(pk=stream.pk).update(fact_buffer_max=3)
     note(stream, "Was there before.", "fact")
@@ -239,14 +237,14 @@ def test_a_stream_keeps_all_facts_that_come_and_what_it_had(tmp_path: Path, ada:
         (memory("x", user_id=None), "Name them with --user"),
     ],
 )
-def test_a_record_that_can_not_be_taken_is_named_and_the_rest_goes_on(tmp_path: Path, bad: Any, reason: str) -> None:
+def test_an_invalid_record_is_named_and_skipped(tmp_path: Path, bad: Any, reason: str) -> None:
     told = imported(as_array(tmp_path / "f", memory("Good."), bad, memory("Better.")))
     assert told.startswith("item 2: ") and reason in told
     assert "2 facts added, 0 already stored, 1 records rejected" in told
     assert [fact.content for fact in facts()] == ["Good.", "Better."]
 
 
-def test_facts_that_end_before_they_begin_and_threads_without_an_id_are_named(tmp_path: Path) -> None:
+def test_facts_that_end_before_they_start_and_threads_without_an_id_are_named(tmp_path: Path) -> None:
     backwards = edge("Ada flew.", valid_at="2025-01-01T00:00:00Z", invalid_at="2024-01-01T00:00:00Z")
     nameless = {name: value for name, value in THREAD.items() if name != "thread_id"}
     told = imported(as_lines(tmp_path / "f", ENDED, backwards, nameless), user="ada")
@@ -256,18 +254,18 @@ def test_facts_that_end_before_they_begin_and_threads_without_an_id_are_named(tm
     assert "Of nobody" not in told and "Ada flew" not in told
 
 
-def test_a_file_of_another_kind_names_what_was_looked_for(tmp_path: Path) -> None:
+def test_a_file_of_unknown_format_gets_an_error_with_the_known_formats(tmp_path: Path) -> None:
     told = imported(as_page(tmp_path / "f", full_name="Ada", skills=["kilns"]), user="ada")
     assert "has no known format" in told
     assert all(name in told for name in ("(mem0)", "(zep)", "(honcho)"))
     assert not UserProfile.objects.exists()
 
 
-# --- the code of the page, with stand-ins for the clients of others, which answer as they are documented to ---
+# --- the code in docs/leaving.md, with stand-ins for third-party clients that follow their documentation ---
 
 
 class Answered:
-    """A model of their clients, which have methods for JSON."""
+    """A model object of the third-party clients, with their JSON methods."""
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
@@ -309,7 +307,7 @@ class Graphiti:
         return [Answered(**edge(f"{person} swims.", fact_embedding=[0.5])) for person in people]
 
 
-def test_what_the_code_of_the_page_saves_is_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_saved_by_the_code_in_the_docs_can_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs: dict[str, dict[str, Any]] = {"mem0": {"MemoryClient": Mem0}, "zep_cloud.client": {"Zep": Zep}}
     theirs |= {"graphiti_core.edges": {"EntityEdge": Graphiti}}
     for name, parts in theirs.items():

@@ -1,4 +1,4 @@
-"""Who looks, and at what: as on the other pages of operators."""
+"""The fixtures of the other operator pages."""
 
 from tests.moments_app.operator.conftest import built, prompt, root
 

@@ -1,4 +1,4 @@
-"""The playground: a test person chats through the endpoint, and memory stands beside it."""
+"""The playground: a test person chats through the chat endpoint, and the page shows memory next to the chat."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,6 @@ def upstream(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def tess(transactional_db: None) -> UserProfile:
-    """A test person."""
     return UserProfile.objects.create(user_id="tess", is_test=True)
 
 
@@ -60,7 +59,7 @@ def said(person: UserProfile) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_what_a_test_person_says_goes_through_the_endpoint_and_memory_stands_beside_the_answer(
+def test_messages_of_a_test_person_use_the_endpoint_and_answers_show_their_memory(
     root: Client, upstream: OpenAIServer
 ) -> None:
     answer = root.post(PLAYGROUND, {"name": "tess"}, follow=True)
@@ -71,18 +70,18 @@ def test_what_a_test_person_says_goes_through_the_endpoint_and_memory_stands_bes
     session = person.sessions.get()
     say(root, person, "How are my bees?", session.session_id)
     shown = page(root, url("chat", person))
-    assert 'data-lights="0"' in shown and 'href="#turn-0"' in shown  # the line that is the turn
+    assert 'data-lights="0"' in shown and 'href="#turn-0"' in shown  # a line with the turn
     assert ContextReceipt.objects.filter(session=session).count() == 2
     asked = upstream.requests[-1]["messages"]
     assert "I keep bees." in str(asked) and asked[-1]["content"] == "How are my bees?"
     build(session)
-    say(root, person, "What of the bees?")  # in a new session
+    say(root, person, "What of the bees?")  # starts a new session
     shown = page(root, url("chat", person))
     assert f"turn 0 of {session.session_id}" in shown
     assert queries_of(root, url("chat", person)) <= MAX_QUERIES
 
 
-def test_why_there_is_no_answer_is_said_and_what_was_said_is_kept(
+def test_a_failed_answer_shows_the_reason_and_keeps_the_message(
     root: Client, tess: UserProfile, upstream: OpenAIServer
 ) -> None:
     upstream.always(behave.error(500, detail="a secret of the upstream"))
@@ -91,14 +90,14 @@ def test_why_there_is_no_answer_is_said_and_what_was_said_is_kept(
     assert said(tess) == [("user", "Hello?")]
 
 
-def test_without_an_upstream_the_page_says_so(root: Client, tess: UserProfile) -> None:
+def test_the_page_reports_a_missing_upstream(root: Client, tess: UserProfile) -> None:
     assert "No chat model is set" in page(root, PLAYGROUND)
     shown = page(root, url("chat", tess))
     assert "No chat model is set" in shown and "Send" not in shown
     assert "status 503" in say(root, tess, "Hello?").content.decode()
 
 
-def test_row_18_nobody_speaks_for_a_person_of_an_application(
+def test_row_18_an_operator_cannot_chat_as_a_real_person(
     root: Client, ada: UserProfile, upstream: OpenAIServer
 ) -> None:
     assert "is a real person of the application" in root.post(PLAYGROUND, {"name": "ada"}).content.decode()
@@ -107,14 +106,14 @@ def test_row_18_nobody_speaks_for_a_person_of_an_application(
     assert said(ada) == [] and UserProfile.objects.filter(pk=ada.pk).exists()
 
 
-def test_row_18_a_viewer_neither_chats_nor_erases(tess: UserProfile, upstream: OpenAIServer) -> None:
+def test_row_18_a_viewer_cannot_chat_or_erase(tess: UserProfile, upstream: OpenAIServer) -> None:
     viewer = operator(group="viewers")
     assert viewer.get(PLAYGROUND).status_code == 403
     assert {viewer.post(url(name, tess)).status_code for name in ("chat", "remember", "forget")} == {403}
 
 
 @pytest.mark.slow
-def test_an_editor_has_all_remembered_and_erases_the_test_person_in_one_click(
+def test_an_editor_can_process_everything_or_erase_the_test_person_in_one_click(
     tess: UserProfile, upstream: OpenAIServer
 ) -> None:
     editor = operator(group="editors")

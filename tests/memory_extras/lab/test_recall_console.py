@@ -30,7 +30,7 @@ def url(name: str = "recall") -> str:
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """Some turns, a fact and moments about a kiln, and about a harpsichord, with their words counted."""
+    """Turns and moments about a kiln and a harpsichord, and a fact, with their words counted."""
     session = talk(ada, 60)
     append(ada, "s1", [NewMessage("user", "The harpsichord came from Lyon."), NewMessage("assistant", "How fine.")])
     stream = MemoryStream.objects.create(stream_type="user", agent_id="default", user=ada, **vars(USER_DEFAULTS))
@@ -41,9 +41,9 @@ def session(ada: UserProfile) -> Session:
 
 
 class TestInspection:
-    """What the console shows is what a request finds."""
+    """The console shows what a request finds."""
 
-    def test_results_are_those_of_recall_with_ranks_and_scores(self, session: Session, ada: UserProfile) -> None:
+    def test_results_equal_those_of_recall_with_ranks_and_scores(self, session: Session, ada: UserProfile) -> None:
         seen = inspect(ada, "", RecallRequest("harpsichord"))
         assert seen.results == recall(ada, "", RecallRequest("harpsichord"))
         [fact] = [result for result in seen.results if result.kind == "fact"]
@@ -53,7 +53,7 @@ class TestInspection:
         assert seen.request.degraded and seen.plans == []
 
     @pytest.mark.slow
-    def test_both_searches_are_timed_and_the_plan_is_told(
+    def test_both_searches_are_timed_with_their_plans(
         self, embeddings_server: OpenAIServer, session: Session, ada: UserProfile
     ) -> None:
         call_command("embed")
@@ -65,9 +65,7 @@ class TestInspection:
         semantic = inspect(ada, "", RecallRequest("harpsichord", mode="semantic"))
         assert list(semantic.steps)[2:3] == ["search by semantic"]
 
-    def test_a_word_that_may_have_been_meant_names_the_one_that_was_said(
-        self, session: Session, ada: UserProfile
-    ) -> None:
+    def test_a_corrected_word_names_the_original(self, session: Session, ada: UserProfile) -> None:
         words = inspect(ada, "", RecallRequest("harpsicord")).words
         assert words is not None
         assert [(term.word, term.said, term.factor) for term in words.terms] == [
@@ -77,10 +75,10 @@ class TestInspection:
 
 
 class TestThePage:
-    """The console as an operator uses it."""
+    """The page of the console."""
 
     @pytest.mark.slow
-    def test_it_shows_ranks_scores_steps_and_where_each_result_is(
+    def test_the_page_shows_ranks_scores_steps_and_links_to_results(
         self, root: Client, embeddings_server: OpenAIServer, session: Session
     ) -> None:
         call_command("embed")
@@ -92,26 +90,26 @@ class TestThePage:
         assert any(change_url(moment) in moments for moment in Moment.objects.all())
         assert "compared (exact)" in shown and "embed query" in shown and "Degraded" not in shown
 
-    def test_mode_kinds_time_and_number_are_those_of_a_search(self, root: Client, session: Session) -> None:
+    def test_mode_kinds_time_and_number_limit_the_search(self, root: Client, session: Session) -> None:
         turns = page(root, url(), user_id="ada", query="harpsichord", kinds="turn", mode="text", most="1")
         assert "1 result" in turns and "#turn-60" in turns and "Plays" not in turns
         later = page(root, url(), user_id="ada", query="kiln", kinds="turn", since="2099-01-01T00:00")
         assert "No results." in later and "since that time" in later
 
     @pytest.mark.slow
-    def test_degraded_mode_is_said(self, root: Client, session: Session, request: pytest.FixtureRequest) -> None:
+    def test_degraded_mode_is_shown(self, root: Client, session: Session, request: pytest.FixtureRequest) -> None:
         assert "No embeddings endpoint is set" in page(root, url(), user_id="ada", query="harpsichord")
         endpoint = request.getfixturevalue("embeddings_server")
         call_command("embed")
         endpoint.always(behave.error(500))
         assert "did not answer in time" in page(root, url(), user_id="ada", query="harpsichord")
 
-    def test_looking_counts_as_no_access(self, root: Client, session: Session) -> None:
+    def test_a_search_does_not_count_as_access(self, root: Client, session: Session) -> None:
         page(root, url(), user_id="ada", query="harpsichord")
         accesses.waiting.flush()
         assert MemoryAtom.objects.get().access_count == 0
 
-    def test_nobody_is_said_and_who_begins_so(self, root: Client, session: Session) -> None:
+    def test_an_unknown_user_is_reported_with_similar_ids(self, root: Client, session: Session) -> None:
         shown = page(root, url(), user_id="ad", query="kiln")
         assert "There is no user" in shown and "user_id=ada" in shown
         assert 'value="ada"' in page(root, url("recall_people"), user_id="ad")
@@ -129,13 +127,15 @@ class TestThePage:
             ({"user_id": "ada", "query": "x", "most": "101"}, "Results: "),
         ],
     )
-    def test_bad_input_is_told_by_name(self, root: Client, ada: UserProfile, asked: dict[str, str], told: str) -> None:
+    def test_bad_input_is_reported_by_field(
+        self, root: Client, ada: UserProfile, asked: dict[str, str], told: str
+    ) -> None:
         assert told in page(root, url(), **asked)
 
-    def test_a_query_without_a_word_is_said_to_have_none(self, root: Client, session: Session) -> None:
+    def test_a_query_without_words_is_reported(self, root: Client, session: Session) -> None:
         assert "only stop words and punctuation" in page(root, url(), user_id="ada", query="who is it?")
 
-    def test_it_takes_the_rights_of_what_it_shows(self, session: Session) -> None:
+    def test_the_page_requires_the_permissions_of_its_content(self, session: Session) -> None:
         assert operator("view_memoryatom", "view_moment").get(url()).status_code == 403
         assert operator("view_").get(url()).status_code == 403
         viewer = operator("view_", "read_userprofile")
@@ -143,7 +143,7 @@ class TestThePage:
         assert viewer.post(url()).status_code == 405
 
     @pytest.mark.slow
-    def test_the_same_number_of_queries_however_much_there_is(
+    def test_the_page_takes_a_constant_number_of_queries(
         self, root: Client, embeddings_server: OpenAIServer, session: Session, ada: UserProfile
     ) -> None:
         call_command("embed")

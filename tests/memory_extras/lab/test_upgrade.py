@@ -1,4 +1,4 @@
-"""Probes and trials that a release without the extra stored are the extra's."""
+"""The extra takes over probes and trials that a release without it has stored."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ WITHDRAWN = {
     "created_at": "2026-03-02T08:00:00Z",
     "updated_at": "2026-03-02T08:00:00Z",
 }
-# A probe with a result, a trial, a probe that a retraction withdrew, and a group of the operators' own.
+# A probe with a result, a trial, a probe withdrawn by a retraction, and a custom group of operators.
 BEFORE = """
 INSERT INTO moments_app_probe (id, probe_id, question, question_hash, expected, evidence_sequences, source_message_ids,
     created_by, created_at, updated_at, user_id)
@@ -62,7 +62,7 @@ WHERE auth_group.name = 'auditors' AND codename IN ('view_probe', 'add_probe');
 
 
 def fill() -> None:
-    """Fill an empty database with the earlier state that has probes."""
+    """Fill an empty database with the earlier state, including probes."""
     sql = gzip.decompress(STATE.read_bytes()).decode()
     with connection.cursor() as cursor:
         cursor.execute(sql)
@@ -73,7 +73,7 @@ def fill() -> None:
 
 @pytest.fixture(scope="module")
 def upgrade(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[tuple[str, dict[str, int]]]:
-    """The name of an upgraded database, and the content types that it had before, by model."""
+    """The name of an upgraded database, and its former content types by model."""
     stack = ExitStack()
     with django_db_blocker.unblock():
         name = stack.enter_context(another_database("upgraded"))
@@ -90,7 +90,7 @@ def upgrade(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
 
 @pytest.fixture
 def upgraded(transactional_db: None, upgrade: tuple[str, dict[str, int]]) -> Iterator[dict[str, int]]:
-    """The content types of the earlier state, by model; the test works on an upgraded copy of it."""
+    """The former content types by model. The test runs on a copy of the upgraded database."""
     name, types = upgrade
     with another_database(template=name) as copy, connected_to(copy):
         yield types
@@ -112,7 +112,7 @@ def test_row_33_probes_trials_and_grants_are_kept(upgraded: dict[str, int]) -> N
     assert not Permission.objects.filter(group__name="viewers", codename="add_probe").exists()
 
 
-def test_row_33_a_probe_that_was_withdrawn_before_comes_back(upgraded: dict[str, int]) -> None:
+def test_row_33_a_probe_withdrawn_before_the_upgrade_can_be_restored(upgraded: dict[str, int]) -> None:
     [item] = RetractedItem.objects.of(Probe)
     assert item.table is Probe
     RetractedItem.objects.put_back(Probe)
@@ -124,7 +124,7 @@ def test_row_11_an_erasure_after_the_upgrade_leaves_no_probe(upgraded: dict[str,
     assert not Probe.objects.exists() and not ProbeResult.objects.exists()
 
 
-def test_row_33_the_core_alone_keeps_probes_and_warns_until_the_extra_is_installed(transactional_db: None) -> None:
+def test_row_33_the_core_keeps_probes_and_warns_until_the_extra_is_installed(transactional_db: None) -> None:
     with empty_database():
         fill()
         core = environment(EXTRAS="")

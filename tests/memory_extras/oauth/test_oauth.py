@@ -1,4 +1,4 @@
-"""Assistants that ask for a key by OAuth, step by step, and as no assistant should; `test_mcp` has the SDK's own."""
+"""Assistants that request a key by OAuth, correctly and incorrectly. `test_mcp` uses the SDK's client."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -71,13 +71,15 @@ def opens(key: str) -> bool:
 
 
 def granted(browser: Browser, client: Assistant, **form: Any) -> dict[str, Any]:
-    """Tokens, as a client that does everything right gets them."""
+    """Return the tokens of a correct client."""
     answer = fetch(client, back_from(allow(browser, client, **form))["code"])
     assert answer.status_code == 200, answer.content
     return dict(answer.json())
 
 
-def test_who_has_no_key_is_told_where_to_ask(transactional_db: None, settings: Settings) -> None:
+def test_a_client_without_a_key_is_directed_to_the_authorization_server(
+    transactional_db: None, settings: Settings
+) -> None:
     with live_site() as site:
         let_ask(settings, site)
         _told_at(site)
@@ -96,7 +98,7 @@ def _told_at(site: str) -> None:
     assert asking.headers["Location"] == f"{AUTHORIZE}?client_id=x"
 
 
-def test_the_page_asks_for_a_login_and_loses_nothing_by_it(assistant: Assistant) -> None:
+def test_the_page_requires_a_login_and_keeps_the_request(assistant: Assistant) -> None:
     answer = Browser().get(AUTHORIZE, query_params=asked(assistant))
     assert answer.status_code == 302 and "/login/?next=" in answer["Location"]
     assert assistant.client_id in answer["Location"]
@@ -106,9 +108,7 @@ def test_the_page_asks_for_a_login_and_loses_nothing_by_it(assistant: Assistant)
     assert not Consent.objects.exists()
 
 
-def test_the_operator_says_whose_memory_how_much_and_until_when(
-    root: Browser, assistant: Assistant, ada: UserProfile
-) -> None:
+def test_the_operator_chooses_person_scope_and_expiry(root: Browser, assistant: Assistant, ada: UserProfile) -> None:
     tokens = granted(root, assistant, scope="read", days=2)
     assert (tokens["token_type"], tokens["expires_in"], tokens["scope"]) == ("Bearer", 3_600, "read")
     key = ApiKey.objects.get()
@@ -124,7 +124,7 @@ def test_the_operator_says_whose_memory_how_much_and_until_when(
 
 
 @pytest.mark.slow
-def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, assistant: Assistant) -> None:
+def test_a_person_is_created_only_on_request_in_the_chosen_application(root: Browser, assistant: Assistant) -> None:
     other = Application.objects.create(name="other")
     there: dict[str, Any] = {"user_id": "nobody", "application": other.pk}
     for name in ("nobody", "a/b", ".."):
@@ -154,7 +154,7 @@ def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, 
         ({"resource": "https://elsewhere.example.com/mcp"}, "invalid_target"),
     ],
 )
-def test_what_can_not_be_granted_is_told_to_the_assistant(
+def test_an_invalid_request_is_reported_to_the_assistant(
     root: Browser, assistant: Assistant, ada: UserProfile, other: dict[str, str], error: str
 ) -> None:
     query = asked(assistant, **other)
@@ -175,7 +175,7 @@ def test_what_can_not_be_granted_is_told_to_the_assistant(
         {"client_id": "a\0b"},
     ],
 )
-def test_row_36_nobody_is_sent_to_an_address_that_is_not_the_assistants_to_the_letter(
+def test_row_36_only_the_exact_address_of_the_assistant_gets_a_redirect(
     root: Browser, assistant: Assistant, ada: UserProfile, other: dict[str, str]
 ) -> None:
     query = asked(assistant, **other)
@@ -185,7 +185,7 @@ def test_row_36_nobody_is_sent_to_an_address_that_is_not_the_assistants_to_the_l
     assert not Consent.objects.exists()
 
 
-def test_row_35_an_operator_of_one_application_grants_nobodys_memory_in_another(
+def test_row_35_an_operator_of_one_application_cannot_grant_memory_in_another(
     assistant: Assistant, ada: UserProfile
 ) -> None:
     other = Application.objects.create(name="other")
@@ -201,7 +201,7 @@ def test_row_35_an_operator_of_one_application_grants_nobodys_memory_in_another(
     assert ApiKey.objects.get().application == other
 
 
-def test_row_36_no_other_site_has_an_operator_grant_anything(assistant: Assistant, ada: UserProfile) -> None:
+def test_row_36_no_other_site_can_make_an_operator_grant_access(assistant: Assistant, ada: UserProfile) -> None:
     browser = Browser(enforce_csrf_checks=True)
     browser.force_login(User.objects.create_superuser("root"))
     shown = browser.get(AUTHORIZE, query_params=asked(assistant))
@@ -213,9 +213,7 @@ def test_row_36_no_other_site_has_an_operator_grant_anything(assistant: Assistan
     assert not Consent.objects.exists(), "A link alone grants nothing."
 
 
-def test_row_36_neither_code_nor_token_widens_what_was_granted(
-    root: Browser, assistant: Assistant, ada: UserProfile
-) -> None:
+def test_row_36_codes_and_tokens_cannot_extend_a_grant(root: Browser, assistant: Assistant, ada: UserProfile) -> None:
     code = back_from(allow(root, assistant, scope="read"))["code"]
     wider = {"user_id": "bo", "application": "2", "expires_in": "99999999"}
     first = fetch(assistant, code, **wider | {"scope": "read write"}).json()
@@ -228,16 +226,14 @@ def test_row_36_neither_code_nor_token_widens_what_was_granted(
     assert refresh(assistant, second["refresh_token"], **elsewhere).json()["error"] == "invalid_target"
 
 
-def test_row_36_a_key_that_was_granted_is_limited_as_any_other(
-    root: Browser, assistant: Assistant, ada: UserProfile
-) -> None:
+def test_row_36_a_granted_key_has_the_usual_limits(root: Browser, assistant: Assistant, ada: UserProfile) -> None:
     text = granted(root, assistant)["access_token"]
     limit(ApiKey.objects.get(), requests=1)
     assert opens(text) and not opens(text), "One request a day."
 
 
 @pytest.mark.slow
-def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
+def test_row_36_a_code_works_once_for_its_assistant_and_expires_after_a_minute(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     thief = Assistant.objects.register("Thief", [BACK], is_by_itself=True)
@@ -261,7 +257,7 @@ def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
     assert fetch(assistant, "made-up").json()["error"] == "invalid_grant"
 
 
-def test_row_36_a_parameter_that_is_sent_twice_gets_no_token(
+def test_row_36_a_request_with_a_repeated_parameter_gets_no_token(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     for name, other in (("code", "made-up"), ("code_verifier", VERIFIER), ("scope", "read"), ("resource", REST)):
@@ -272,15 +268,13 @@ def test_row_36_a_parameter_that_is_sent_twice_gets_no_token(
         assert fetch(assistant, code).json()["error"] == "invalid_grant", "It was burned."
 
 
-def test_row_36_a_code_needs_the_address_that_it_was_sent_to(
-    root: Browser, assistant: Assistant, ada: UserProfile
-) -> None:
+def test_row_36_a_code_needs_its_redirect_uri(root: Browser, assistant: Assistant, ada: UserProfile) -> None:
     whole = {"grant_type": "authorization_code", "client_id": assistant.client_id, "code_verifier": VERIFIER}
     answer = token(**whole, code=back_from(allow(root, assistant))["code"])
     assert answer.status_code == 400 and answer.json()["error"] == "invalid_request"
 
 
-def test_row_36_what_renews_a_key_is_good_once_and_not_for_another_or_after_the_end(
+def test_row_36_a_refresh_token_works_once_for_its_assistant_until_the_key_expires(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     thief = Assistant.objects.register("Thief", [BACK], is_by_itself=True)
@@ -297,7 +291,7 @@ def test_row_36_what_renews_a_key_is_good_once_and_not_for_another_or_after_the_
 
 
 @pytest.mark.slow
-def test_a_key_ends_where_keys_are_ended_by_its_client_and_with_its_person(
+def test_a_key_can_be_revoked_by_operator_or_client_and_ends_with_its_person(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     tokens = granted(root, assistant)
@@ -318,7 +312,7 @@ def test_a_key_ends_where_keys_are_ended_by_its_client_and_with_its_person(
 
 
 @pytest.mark.slow
-def test_a_revoked_assistant_has_no_key_any_more_and_asks_for_none(
+def test_a_revoked_assistant_loses_its_keys_and_cannot_request_new_ones(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     tokens = granted(root, assistant)
@@ -342,9 +336,7 @@ def test_a_revoked_assistant_has_no_key_any_more_and_asks_for_none(
     assert (event.actor, event.payload) == ("operator:root", {"client_id": assistant.client_id, "keys": 2})
 
 
-def test_a_key_that_is_just_given_out_ends_with_its_assistant(
-    root: Browser, assistant: Assistant, ada: UserProfile
-) -> None:
+def test_a_key_issued_during_a_revocation_is_revoked(root: Browser, assistant: Assistant, ada: UserProfile) -> None:
     codes = [back_from(allow(root, assistant))["code"] for _ in range(2)]
 
     def end() -> int | None:
@@ -355,16 +347,16 @@ def test_a_key_that_is_just_given_out_ends_with_its_assistant(
 
     with ThreadPoolExecutor(1) as other:
         with transaction.atomic():
-            assert Assistant.objects.exists()  # keeps the transaction's role, which sees who waits
+            assert Assistant.objects.exists()  # keeps the role of the transaction, which sees waiting sessions
             tokens = fetch(assistant, codes[0]).json()
             ending = other.submit(end)
             wait_until_somebody_waits()
         assert ending.result() == 2 and not opens(tokens["access_token"])
-    ApiKey.objects.update(revoked_at=None)  # as one that was granted at that moment, which the end did not see
+    ApiKey.objects.update(revoked_at=None)  # as if it was granted at that moment, unseen by the revocation
     assert fetch(assistant, codes[1]).status_code == 401
 
 
-def test_row_19_of_codes_and_tokens_there_are_hashes_alone(
+def test_row_19_codes_and_tokens_are_stored_only_as_hashes(
     root: Browser, assistant: Assistant, ada: UserProfile
 ) -> None:
     code = back_from(allow(root, assistant))["code"]
@@ -397,13 +389,13 @@ def test_row_19_of_codes_and_tokens_there_are_hashes_alone(
         ),
     ],
 )
-def test_who_does_not_say_where_codes_may_go_is_not_registered(transactional_db: None, body: bytes) -> None:
+def test_a_registration_with_invalid_redirect_uris_is_rejected(transactional_db: None, body: bytes) -> None:
     answer = Browser().post("/register", body, content_type="application/json")
     assert answer.status_code == 400 and answer.json()["error"].startswith("invalid_")
     assert not Assistant.objects.exists()
 
 
-def test_without_leave_nobody_registers_and_an_operator_does(
+def test_open_registration_can_be_disabled_and_an_operator_can_always_register(
     settings: Settings, root: Browser, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = {"redirect_uris": [BACK], "client_name": "Mine", "grant_types": ["authorization_code"]}
@@ -427,7 +419,7 @@ def test_without_leave_nobody_registers_and_an_operator_does(
         call_command("register_assistant", "x", redirect=["javascript:x"])
 
 
-def test_without_the_setting_there_is_none_of_it(settings: Settings, root: Browser, assistant: Assistant) -> None:
+def test_oauth_is_off_without_its_setting(settings: Settings, root: Browser, assistant: Assistant) -> None:
     let_ask(settings, "")
     for path in ("oauth-protected-resource", "oauth-protected-resource/mcp", "oauth-authorization-server"):
         assert Browser().get(f"/.well-known/{path}").status_code == 404
@@ -437,7 +429,7 @@ def test_without_the_setting_there_is_none_of_it(settings: Settings, root: Brows
     assert allow(root, assistant, begins="on").status_code == 302 and not Consent.objects.exists()
 
 
-def test_what_is_no_request_for_a_key_says_what_is_missing(transactional_db: None) -> None:
+def test_an_invalid_token_request_is_rejected(transactional_db: None) -> None:
     device = "urn:ietf:params:oauth:grant-type:device_code"
     kinds = [*("password", "client_credentials", device, "authorization_code"), ["a", "b"]]
     for form in ({}, *({"grant_type": kind} for kind in kinds)):

@@ -25,7 +25,7 @@ NOT_VALID, NOT_IN_SCOPE = 401, 403
 
 @pytest.fixture(scope="module")
 def site(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
-    """A web server at which assistants may ask for access."""
+    """A web server with OAuth enabled."""
     with django_db_blocker.unblock():
         port = free_port()
         variables = environment(ALLOWED_HOSTS="127.0.0.1", OAUTH__SITE=f"http://127.0.0.1:{port}")
@@ -46,7 +46,7 @@ def token_of(site: str, audience: str, scope: str) -> str:
 
 
 def answers(site: str, token: str) -> dict[str, Any]:
-    """Return the status of each entry point; of the MCP tool that writes, whether it did."""
+    """Return the status of each entry point. For the writing MCP tool, return whether it wrote."""
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
 
     def get(path: str) -> int:
@@ -88,7 +88,7 @@ NOT_CONFIGURED = 503  # the chat endpoint has no upstream here
         ("/v1", "chat", AT_CHAT | {"chat": NOT_CONFIGURED}),
     ],
 )
-def test_row_45_a_token_opens_its_audience_by_its_scopes(
+def test_row_45_a_token_is_valid_only_for_its_audience_and_scopes(
     site: str, settings: Settings, ada: UserProfile, audience: str, scope: str, expected: dict[str, Any]
 ) -> None:
     let_ask(settings, site)

@@ -23,7 +23,7 @@ def test_a_wrong_setting_is_named(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["RETENTION__S3_BUCKET", "REPLICA_DATABASE_URL"])
-def test_a_setting_without_the_extra_is_refused_with_the_name_of_the_extra(name: str) -> None:
+def test_a_setting_without_the_extra_is_rejected_with_its_name(name: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=f"{name}: its extra isn't installed; add scale to EXTRAS"):
         conf.load({"EXTRAS": "", name: "archives"})
 
@@ -36,7 +36,7 @@ def test_a_setting_without_the_extra_is_refused_with_the_name_of_the_extra(name:
         ({"S3_BUCKET": "archives", "STORAGE_BACKEND": "x.Y"}, "not both"),
     ],
 )
-def test_a_bucket_is_named_whole_and_alone(environment: dict[str, str], told: str) -> None:
+def test_the_settings_of_a_bucket_must_be_complete_and_exclusive(environment: dict[str, str], told: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=told):
         conf.load(SCALE | {f"RETENTION__{name}": value for name, value in environment.items()})
 

@@ -1,4 +1,4 @@
-"""Turns on several machines: `manage.py distribute`, and what holds in an installation that it has distributed."""
+"""Turns on several machines: `manage.py distribute`, and what applies to a distributed installation."""
 
 from collections.abc import Iterator
 from io import StringIO
@@ -27,7 +27,7 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_schema_editor_begins_its_transaction_in_a_message_of_its_own(transactional_db: None) -> None:
+def test_a_schema_editor_sends_begin_in_a_separate_message(transactional_db: None) -> None:
     with connection.schema_editor(atomic=True), connection.cursor() as cursor:
         cursor.execute("SELECT query FROM pg_stat_activity WHERE pid = pg_backend_pid()")
         [(message,)] = cursor.fetchall()
@@ -35,7 +35,7 @@ def test_a_schema_editor_begins_its_transaction_in_a_message_of_its_own(transact
 
 
 def distribute(*options: str) -> str:
-    """What the command says; the next connection has the settings that it made."""
+    """Return the output of the command. The next connection uses the settings that it made."""
     said = StringIO()
     try:
         call_command("distribute", *options, stdout=said)
@@ -56,7 +56,7 @@ def found(question: str) -> list[Any]:
 
 
 def rows() -> dict[str, list[Any]]:
-    """All that is in the tables that are distributed."""
+    """Return all rows of the distributed tables."""
     return {table: found(f"SELECT * FROM {table} ORDER BY id") for table in TABLES}
 
 
@@ -67,12 +67,12 @@ def distributed() -> set[str]:
 
 
 def definitions() -> list[Any]:
-    """All functions of ours, as they are."""
+    """Return the definitions of all our functions."""
     return found("SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY oid::text")
 
 
 class TestOnePostgreSQL:
-    """Where nothing is distributed, and nothing can be."""
+    """A database that is not and can't be distributed."""
 
     @pytest.fixture(autouse=True)
     def _one(self, pytestconfig: pytest.Config) -> None:
@@ -80,11 +80,11 @@ class TestOnePostgreSQL:
             pytest.skip("The database is distributed.")
 
     @pytest.mark.parametrize("options", [[], ["--dry-run"]])
-    def test_it_says_that_the_database_has_no_citus(self, options: list[str]) -> None:
+    def test_a_database_without_citus_is_reported(self, options: list[str]) -> None:
         with pytest.raises(CommandError, match="The database has no Citus"):
             distribute(*options)
 
-    def test_a_migration_costs_it_one_statement(self) -> None:
+    def test_a_migration_takes_one_more_statement(self) -> None:
         before = definitions()
         with CaptureQueriesContext(
             connection,
@@ -105,7 +105,7 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
 
 @pytest.fixture
 def installed(cluster: Cluster) -> Cluster:
-    """An installation with data, on servers that know each other."""
+    """An installation with data on connected servers."""
     cluster.join()
     call_command("migrate", verbosity=0)
     ada, model = UserProfile.objects.ensure("ada"), EmbeddingModel.objects.ensure("small", 2)
@@ -118,9 +118,9 @@ def installed(cluster: Cluster) -> Cluster:
 
 @pytest.mark.slow(seconds=20)
 class TestDistributing:
-    """An installation on one PostgreSQL becomes a distributed one."""
+    """Distributing an installation on one PostgreSQL."""
 
-    def test_all_that_was_there_is_there_afterward(self, installed: Cluster) -> None:
+    def test_distributing_keeps_all_rows(self, installed: Cluster) -> None:
         before = rows()
         told = distribute("--dry-run")
         assert "Nothing was changed." in told
@@ -131,7 +131,7 @@ class TestDistributing:
         assert rows() == before and all(before[table] for table in TABLES[:3])
         assert distribute() == distribute("--dry-run") == "Nothing to do.\n"
 
-    def test_a_run_that_was_cut_off_is_taken_up_by_the_next(self, installed: Cluster) -> None:
+    def test_an_interrupted_run_is_continued_by_the_next(self, installed: Cluster) -> None:
         before = rows()
         with installed.connected(0) as session, session.transaction():
             session.execute(f"LOCK TABLE {TABLES[2]} IN ACCESS SHARE MODE")
@@ -145,7 +145,7 @@ class TestDistributing:
         assert distributed() == set(TABLES)
         assert rows() == before
 
-    def test_each_node_knows_in_which_application_a_person_is(self, installed: Cluster) -> None:
+    def test_each_node_knows_the_application_of_each_person(self, installed: Cluster) -> None:
         distribute()
         other = Application.objects.get(name="other")
         erase_user("ada", application=DEFAULT, actor="operator:command")
@@ -162,7 +162,7 @@ class TestDistributing:
         with operating_in(1, [other.pk]):
             assert Message.objects.count() == 6
 
-    def test_what_a_migration_makes_anew_is_distributed_again(self, installed: Cluster) -> None:
+    def test_functions_redefined_by_a_migration_are_adapted_again(self, installed: Cluster) -> None:
         own = definitions()
         distribute()
         changed = definitions()
@@ -182,7 +182,7 @@ class TestDistributing:
         assert definitions() == changed
         assert distribute() == "Nothing to do.\n"
 
-    def test_a_later_migration_changes_a_distributed_table(self, installed: Cluster) -> None:
+    def test_a_later_migration_can_change_a_distributed_table(self, installed: Cluster) -> None:
         distribute()
         mood = TextField(db_default="none")
         mood.set_attributes_from_name("mood")
@@ -200,7 +200,7 @@ class TestDistributing:
         talk(UserProfile.objects.ensure("ada"), 1, session_id="s2", text="fine")
         assert set(found(f"SELECT mood FROM {TABLES[0]}")) == {("none",), ("FINE",)}
 
-    def test_it_says_what_is_missing(self, cluster: Cluster) -> None:
+    def test_missing_requirements_are_reported(self, cluster: Cluster) -> None:
         def refused() -> str:
             with pytest.raises(CommandError) as error:
                 distribute()
@@ -226,7 +226,7 @@ class TestDistributing:
 
 
 @pytest.mark.slow
-def test_neither_a_backup_nor_a_restore_pretends_to_be_whole(installed: Cluster, tmp_path: Path) -> None:
+def test_backup_and_restore_refuse_a_distributed_database(installed: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "all.backup"
     call_command("backup", str(path), stdout=StringIO())
     distribute()

@@ -1,4 +1,4 @@
-"""Lists, reports and exports read from a replica: a real one, that streams from the database of the run."""
+"""Lists, reports and exports read from a replica: a real one that streams from the test database."""
 
 import zipfile
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def catch_up() -> None:
 
 @pytest.fixture
 def paused(ada: UserProfile, eve: Client) -> Iterator[None]:
-    """The replica has Ada, and gets to know nothing more for a while; so what a list shows tells where it was read."""
+    """Stop replication once the replica has Ada. Later rows in a list show that it was read from the primary."""
     catch_up()
     there("SELECT pg_wal_replay_pause()::text")
     wait_until(lambda: there("SELECT pg_get_wal_replay_pause_state()") == "paused")
@@ -85,13 +85,13 @@ def paused(ada: UserProfile, eve: Client) -> Iterator[None]:
 
 @pytest.fixture
 def bertil(paused: None) -> None:
-    """Is known to the primary alone."""
+    """Create a person that only the primary has."""
     UserProfile.objects.ensure("bertil")
 
 
 @pytest.fixture
 def slow_writer(paused: None) -> Iterator[None]:
-    """What is committed without waiting for the disk, as all is in tests, stays unwritten for seconds."""
+    """Delay writing commits to disk for seconds. Commits in tests don't wait for it."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
         cursor.execute("SELECT pg_reload_conf()")
@@ -101,7 +101,7 @@ def slow_writer(paused: None) -> Iterator[None]:
 
 
 def shown(answer: Any) -> list[str]:
-    """Whom a list shows; a name may stand elsewhere in its page by chance, as in the hash of a style sheet."""
+    """Return the user ids of a list. Its page may contain a name by chance, for example in a hash."""
     assert answer.status_code == 200
     return [profile.user_id for profile in answer.context["cl"].result_list]
 
@@ -110,7 +110,7 @@ def people(client: Client) -> list[str]:
     return shown(client.get(list_url(UserProfile)))
 
 
-def test_a_list_is_read_from_the_replica_and_the_reading_is_on_record_at_the_primary(
+def test_a_list_is_read_from_the_replica_and_the_reading_is_recorded_on_the_primary(
     eve: Client, bertil: None, ada: UserProfile
 ) -> None:
     assert people(eve) == ["ada"]
@@ -119,22 +119,20 @@ def test_a_list_is_read_from_the_replica_and_the_reading_is_on_record_at_the_pri
     assert Event.objects.filter(type=USER_READ, user_pk=ada.pk).exists()
 
 
-def test_who_changed_something_sees_it_though_the_replica_does_not_have_it_yet(eve: Client, bertil: None) -> None:
+def test_an_operator_sees_their_change_before_the_replica_has_it(eve: Client, bertil: None) -> None:
     assert "bertil" not in people(eve)
     eve.post(list_url(UserProfile))
     assert "bertil" in people(eve)
     assert "bertil" not in people(operator("view_"))
 
 
-def test_who_changed_something_sees_it_though_the_primary_has_not_even_written_it_out(
-    eve: Client, slow_writer: None
-) -> None:
+def test_an_operator_sees_their_change_before_the_primary_has_written_it(eve: Client, slow_writer: None) -> None:
     UserProfile.objects.ensure("cecilia")
     eve.post(list_url(UserProfile))
     assert "cecilia" in people(eve)
 
 
-def test_row_35_a_limited_operator_sees_no_more_on_the_replica(ada: UserProfile) -> None:
+def test_row_35_a_limited_operator_is_limited_on_the_replica(ada: UserProfile) -> None:
     other = Application.objects.create(name="other")
     UserProfile.objects.ensure("zoe", other.pk)
     limited = operator("view_", "read_userprofile")
@@ -144,7 +142,9 @@ def test_row_35_a_limited_operator_sees_no_more_on_the_replica(ada: UserProfile)
     assert there("SELECT count(*) FROM sessions_app_userprofile") == 2
 
 
-def test_one_that_is_gone_is_told_of_and_the_primary_is_read(eve: Client, standby: Standby, ada: UserProfile) -> None:
+def test_an_unavailable_replica_is_reported_and_the_primary_is_read(
+    eve: Client, standby: Standby, ada: UserProfile
+) -> None:
     catch_up()
     standby.stop()
     try:
@@ -157,7 +157,7 @@ def test_one_that_is_gone_is_told_of_and_the_primary_is_read(eve: Client, standb
 # --- reports ---
 
 
-def test_what_counts_a_month_is_read_from_the_replica(eve: Client, paused: None, ada: UserProfile) -> None:
+def test_monthly_figures_are_read_from_the_replica(eve: Client, paused: None, ada: UserProfile) -> None:
     Session.objects.create(user=ada, session_id="s1")
     call = EngineCall.objects.create(purpose="embedding", engine="e", latency_ms=1, ok=True)
     assert eve.get(reverse("admin:index")).context["activity"].sessions == 0
@@ -165,12 +165,12 @@ def test_what_counts_a_month_is_read_from_the_replica(eve: Client, paused: None,
     assert EngineCall.objects.get() == call
 
 
-def test_what_is_urgent_is_read_from_the_primary(eve: Client, ada: UserProfile, paused: None) -> None:
+def test_urgent_figures_are_read_from_the_primary(eve: Client, ada: UserProfile, paused: None) -> None:
     Job.objects.create(process="build_moments", user=ada, status=Job.Status.FAILED)
     assert len(eve.get(reverse("admin:index")).context["failed_jobs"]) == 1
 
 
-def test_a_command_that_counts_all_turns_sees_them_there_whatever_the_login(ada: UserProfile) -> None:
+def test_commands_that_count_all_turns_read_the_replica_with_any_login(ada: UserProfile) -> None:
     talk(ada, 3)
     connections[replica.ALIAS].settings_dict["USER"] = "memory_web"
     with CaptureQueriesContext(connections[replica.ALIAS]) as asked_there:
@@ -196,7 +196,7 @@ def downloaded(answer: Any) -> BytesIO:
     return BytesIO(answer.getvalue())
 
 
-def test_row_35_an_export_is_read_from_the_replica_and_has_what_was_just_said(eve: Client, ada: UserProfile) -> None:
+def test_row_35_an_export_is_read_from_the_replica_and_has_the_newest_turns(eve: Client, ada: UserProfile) -> None:
     talk(ada, 1, text="It rains in Turin.")
     with CaptureQueriesContext(connections[replica.ALIAS]) as asked_there:
         answer = eve.get(page_url(UserProfile, "export", ada.pk))
@@ -205,7 +205,7 @@ def test_row_35_an_export_is_read_from_the_replica_and_has_what_was_just_said(ev
     assert Event.objects.filter(type=USER_EXPORTED, user_pk=ada.pk).exists()
 
 
-def test_an_export_is_read_from_the_primary_while_the_replica_lacks_anything(
+def test_an_export_is_read_from_the_primary_while_the_replica_lags(
     service: Api, ada: UserProfile, paused: None
 ) -> None:
     talk(ada, 1, text="It rains in Turin.")
@@ -214,7 +214,7 @@ def test_an_export_is_read_from_the_primary_while_the_replica_lacks_anything(
     assert "sessions_app_message" not in statements(asked_there)
 
 
-def test_row_11_nobody_is_exported_who_was_erased_though_the_replica_still_has_them(
+def test_row_11_an_erased_person_is_not_exported_from_a_lagging_replica(
     service: Api, ada: UserProfile, paused: None
 ) -> None:
     service.delete("users/ada")
@@ -222,14 +222,12 @@ def test_row_11_nobody_is_exported_who_was_erased_though_the_replica_still_has_t
     assert service.get("users/ada/export").status_code == 404
 
 
-def test_an_export_that_the_replica_breaks_off_is_written_anew_from_the_primary(
-    ada: UserProfile, standby: Standby
-) -> None:
+def test_an_export_interrupted_by_the_replica_is_rewritten_from_the_primary(ada: UserProfile, standby: Standby) -> None:
     talk(ada, 1, text="It rains in Turin.")
     is_running = True
 
     class Interrupted(BytesIO):
-        """The replica goes when something has been written."""
+        """Stop the replica after the first write."""
 
         def write(self, data: Any) -> int:
             nonlocal is_running

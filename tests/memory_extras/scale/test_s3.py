@@ -1,4 +1,4 @@
-"""Archives in a bucket: what holds of files on a disk holds there too, told by a server that speaks S3."""
+"""Archives in a bucket behave like archives on disk. Tested with a server that speaks S3."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def store(settings: Settings, tmp_path: Path) -> Iterator[ObjectStore]:
-    """A store that has the archives of this process."""
+    """An object store for the archives of this process."""
     with ObjectStore() as store:
         settings.RETENTION = conf.load(store.settings()).retention
         settings.STORAGES = settings.STORAGES | {"archive": settings.RETENTION.storage(tmp_path)}
@@ -39,11 +39,11 @@ def store(settings: Settings, tmp_path: Path) -> Iterator[ObjectStore]:
 
 
 def names() -> list[str]:
-    """Return the names of objects that the archives' rows tell of."""
+    """Return the names of the objects that the archive rows refer to."""
     return sorted({f"memory/{archive.name}" for archive in Archive.objects.all()})
 
 
-def test_turns_go_into_the_bucket_and_come_back_byte_for_byte(ada: UserProfile, store: ObjectStore) -> None:
+def test_turns_are_archived_in_the_bucket_and_restored_unchanged(ada: UserProfile, store: ObjectStore) -> None:
     session = covered_session(ada, 30, live=3)
     before, lines = fingerprint(session), in_table(session)
     done = retain()
@@ -57,14 +57,12 @@ def test_turns_go_into_the_bucket_and_come_back_byte_for_byte(ada: UserProfile, 
     assert store.names() == []
 
 
-def test_sessions_together_are_put_read_back_and_written_again_as_one_object_a_month(
-    ada: UserProfile, store: ObjectStore
-) -> None:
+def test_sessions_are_stored_read_and_rewritten_as_one_object_per_month(ada: UserProfile, store: ObjectStore) -> None:
     sessions = [covered_session(ada, 6, session_id=f"s{number}") for number in range(5)]
     lines = [in_table(session) for session in sessions]
     store.asked.clear()
     assert retain().archived_turns == 30
-    # A month: does it exist, put, does it exist, get. And one listing.
+    # HEAD, PUT, HEAD, GET per month, and one listing
     assert Counter(method for method, _, _ in store.asked) == {"HEAD": 4, "PUT": 2, "GET": 3}
     assert store.names() == names() and len(names()) == 2
     assert [in_archives(session) for session in sessions] == lines
@@ -77,11 +75,11 @@ def test_sessions_together_are_put_read_back_and_written_again_as_one_object_a_m
 
 
 @pytest.mark.slow(seconds=60)
-def test_row_16_killed_while_it_fills_a_bucket_it_loses_nothing(ada: UserProfile, store: ObjectStore) -> None:
+def test_row_16_archiving_to_a_bucket_killed_at_any_step_loses_nothing(ada: UserProfile, store: ObjectStore) -> None:
     steps, ended = 0, KILLED
     with Killed("sessions_app.retention.retain.retain", **store.settings()) as killed:
         while ended == KILLED:
-            steps += 1 if EVERY_KILL else 10  # of a hundred
+            steps += 1 if EVERY_KILL else 10  # of about a hundred
             sessions = [covered_session(ada, 12, session_id=f"{name}{steps}") for name in ("a", "b")]
             everything = [in_table(session) for session in sessions]
             ended = killed.run(steps)
@@ -95,7 +93,7 @@ def test_row_16_killed_while_it_fills_a_bucket_it_loses_nothing(ada: UserProfile
 
 
 @pytest.mark.parametrize("broken", ["PUT", "GET"])
-def test_row_16_a_bucket_that_takes_or_gives_nothing_leaves_the_turns(
+def test_row_16_turns_stay_if_the_bucket_cannot_be_written_or_read(
     ada: UserProfile, store: ObjectStore, broken: str
 ) -> None:
     session = covered_session(ada, 10)
@@ -109,7 +107,7 @@ def test_row_16_a_bucket_that_takes_or_gives_nothing_leaves_the_turns(
     assert store.names() == names()
 
 
-def test_of_a_large_object_only_what_is_wanted_is_fetched(ada: UserProfile, store: ObjectStore) -> None:
+def test_only_the_needed_part_of_a_large_object_is_fetched(ada: UserProfile, store: ObjectStore) -> None:
     texts = [NewMessage("user", f"{number} " + "kilns " * 7_000) for number in range(20)]
     session = append(ada, "s1", texts).session
     Session.objects.update(last_arrived_at=timezone.now() - OLD)
@@ -137,14 +135,14 @@ def test_row_11_an_erased_person_leaves_nothing_in_the_bucket(
         Session.objects.filter(pk=session.pk).update(summarised_sequence=9)
     retain()
     Session.objects.update(summarised_sequence=19)
-    retain()  # a month that grew has another file now
+    retain()  # a month that grew has moved to another file
     storages["archive"].save(f"{ada.pk}/left", storages["archive"].open(names()[0].removeprefix("memory/")))
     assert not erase_user("ada", application=DEFAULT, actor="test").has_files_left
     assert store.names() == names()
     assert {archive.user_id for archive in Archive.objects.all()} == {bo.pk}
 
 
-def test_row_34_a_backup_has_the_objects_and_verify_tells_which_are_missing(
+def test_row_34_a_backup_contains_the_objects_and_verify_reports_missing_ones(
     ada: UserProfile, store: ObjectStore, tmp_path: Path
 ) -> None:
     for number in range(3):
@@ -162,12 +160,12 @@ def test_row_34_a_backup_has_the_objects_and_verify_tells_which_are_missing(
         call_command("verify")
 
 
-def test_a_bucket_that_takes_files_is_told_of_in_no_way(store: ObjectStore) -> None:
+def test_a_working_bucket_causes_no_refusal(store: ObjectStore) -> None:
     assert refusals() == []
     assert store.names() == []
 
 
-def test_a_bucket_that_does_not_answer_or_is_not_there_is_told_at_the_start(store: ObjectStore) -> None:
+def test_a_missing_or_failing_bucket_is_reported_at_the_start(store: ObjectStore) -> None:
     store.client.delete_bucket(Bucket=BUCKET)
     [told] = refusals()
     assert "NoSuchBucket" in told and told.endswith("Check RETENTION__S3_BUCKET.")

@@ -1,4 +1,4 @@
-"""The embedded server's process, asked over HTTP."""
+"""The HTTP API of the embedded embeddings server."""
 
 import base64
 import struct
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.slow(seconds=5)
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server with a model of a few words."""
+    """The URL of a server whose model knows a few words."""
     folder = tmp_path_factory.mktemp("embeddings")
     with serving(folder, str(write_model(folder / "small"))):
         yield address.read(folder)
 
 
-def test_vectors_come_in_order_as_floats_or_base64(url: str) -> None:
+def test_vectors_are_returned_in_order_as_floats_or_base64(url: str) -> None:
     status, body = post(url, model="small", input=["car", "piano"], dimensions=WIDTH)
     assert (status, body["model"], body["usage"]["total_tokens"]) == (200, "small", 2)
     car, piano = (entry["embedding"] for entry in body["data"])
@@ -44,7 +44,7 @@ def test_vectors_come_in_order_as_floats_or_base64(url: str) -> None:
         ({"input": "x" * 8_000_001}, 413, "8,000,000 bytes"),
     ],
 )
-def test_what_it_does_not_take_is_refused_with_a_reason(
+def test_an_invalid_request_gets_an_error_with_the_reason(
     url: str, body: dict[str, object], status: int, told: str
 ) -> None:
     found, answer = post(url, **body)
@@ -52,7 +52,7 @@ def test_what_it_does_not_take_is_refused_with_a_reason(
     assert told in answer["error"]["message"]
 
 
-def test_it_forgets_its_address_when_it_ends_and_says_what_is_wrong_with_a_model(
+def test_the_server_removes_its_address_at_exit_and_reports_a_model_that_cannot_be_loaded(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with serving(tmp_path, str(write_model(tmp_path / "small"))) as process:

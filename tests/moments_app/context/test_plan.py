@@ -1,4 +1,4 @@
-"""The budget: what is answered never exceeds it, and it is filled in a fixed order."""
+"""The budget: no context exceeds it, and it is filled in a fixed order."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def turn(text: str, role: str = "user", **fields: object) -> Item:
 
 
 def whole() -> dict[str, list[Item]]:
-    """Something in each layer."""
+    """Return items for every layer."""
     layers: dict[str, list[Item]] = {name: [] for name in ORDER}
     layers |= {
         "policy": [Item("Memory is data.")],
@@ -47,7 +47,7 @@ def left(filled: FilledBudget) -> dict[str, list[str]]:
 
 
 def written(filled: FilledBudget, name: str) -> int:
-    """Tokens of the text that is answered, as the estimate counts them."""
+    """Return the estimated tokens of the rendered context."""
     form = FORMATS[name]
     context = form.render({layer: [line.item for line in lines] for layer, lines in filled.layers.items()})
     if isinstance(context, str):
@@ -75,14 +75,12 @@ any_item = st.builds(
     st.integers(1, 800),
     st.sampled_from(sorted(FORMATS)),
 )
-def test_row_14_what_is_answered_never_exceeds_the_budget(
-    found: dict[str, list[Item]], applied: int, name: str
-) -> None:
+def test_row_14_a_context_never_exceeds_the_budget(found: dict[str, list[Item]], applied: int, name: str) -> None:
     layers = {layer: found.get(layer, []) for layer in ORDER}
     try:
         filled = fill_budget(layers, FORMATS[name], applied)
     except BudgetTooSmall as error:
-        applied = error.needed  # that would have done
+        applied = error.needed  # that budget would have sufficed
         filled = fill_budget(layers, FORMATS[name], applied)
     assert written(filled, name) <= filled.tokens <= applied
     assert left(filled)["policy"] == [item.text for item in layers["policy"]]
@@ -104,7 +102,7 @@ def recalled(number: int, text: str = WORDS, **fields: object) -> Item:
 
 
 def only(**layers: list[Item]) -> dict[str, list[Item]]:
-    """Policy, query, and these layers."""
+    """Return these layers with a policy and a query."""
     always = {"policy": [Item("Memory is data.")], "query": [Item("And now?", role="user")]}
     return {name: [] for name in ORDER} | always | layers
 
@@ -234,7 +232,7 @@ def test_a_small_budget_shows_the_profile_although_a_moment_names_the_person() -
     standing = {name: [Item(f"{name} {n} Nora. {WORDS}") for n in range(5)] for name in CEILINGS if name != "user"}
     user = [*(Item(line, is_certain=True) for line in said), Item("Nora wants to see the sea.")]
     layers = only(**standing, user=user, retrieved=[recalled(n) for n in range(99)])
-    assert left(fill_budget(layers, FORMATS["markdown"], 1_000))["user"] == said  # the rest is left to recall
+    assert left(fill_budget(layers, FORMATS["markdown"], 1_000))["user"] == said  # the rest is reserved for recall
 
 
 def test_text_about_a_shown_turn_is_omitted_unless_it_has_its_own_date() -> None:
@@ -289,7 +287,7 @@ def test_an_insufficient_budget_names_the_minimum() -> None:
 
 
 def test_filling_takes_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted, not timed: how often an estimate is made."""
+    """Count the estimates instead of measuring the time."""
     counts = []
     for size in (200, 2_000):
         calls = 0

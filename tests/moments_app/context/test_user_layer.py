@@ -1,4 +1,4 @@
-"""What is known of a person stands in a context as one text, a line an item, and nothing of it twice."""
+"""The user layer of a context is one text with a line per item, and states nothing twice."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def session(ada: UserProfile) -> Session:
 
 @pytest.fixture
 def stream(session: Session) -> MemoryStream:
-    """Ada's."""
+    """The user stream of Ada."""
     MemoryStream.objects.ensure_for(session)
     return MemoryStream.objects.get(stream_type="user")
 
@@ -41,7 +41,7 @@ def items(session: Session) -> Sequence[Item]:
 
 
 def lines(session: Session) -> list[str]:
-    """The texts of the layer's items."""
+    """Return the texts of the layer's items."""
     return [item.text for item in items(session)]
 
 
@@ -90,10 +90,10 @@ def test_profile_sentences_of_the_stream_are_omitted_and_others_stay(session: Se
 
 def test_a_similar_profile_line_is_shown_only_if_it_says_more(session: Session, stream: MemoryStream) -> None:
     kept = [
-        "User doesn't teach her daughter to paint (2026-03-02)",  # denied
-        "User lives in Turin (2026-03-02)",  # the value that something has
-        "User is planning an art show with Iris in May (2026-03-02)",  # with whom
-        "User paints (2026-03-02)",  # nearly nothing
+        "User doesn't teach her daughter to paint (2026-03-02)",  # negated
+        "User lives in Turin (2026-03-02)",  # contains a value
+        "User is planning an art show with Iris in May (2026-03-02)",  # names another person
+        "User paints (2026-03-02)",  # says almost nothing
     ]
     left_out = [
         "Lately, User has been painting as an evening hobby (2026-03-02)",

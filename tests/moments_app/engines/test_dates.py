@@ -1,4 +1,4 @@
-"""Relative times with their dates beside them."""
+"""Relative times are followed by their dates."""
 
 from datetime import date
 

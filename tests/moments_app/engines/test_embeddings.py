@@ -1,4 +1,4 @@
-"""The client for embeddings against a real server that speaks the OpenAI protocol, well and badly."""
+"""The embeddings client, with a server that speaks the OpenAI protocol and may misbehave."""
 
 import json
 import time
@@ -92,12 +92,12 @@ def test_a_blank_text_is_rejected_before_the_request(
 
 
 def index_of_last(index: object) -> behave.Behaviour:
-    """The right vectors, the last numbered so."""
+    """Return the correct vectors, with this index for the last one."""
     return behave.embedding(lambda entries: entries[-1].update(index=index))
 
 
 def vector_of_last(vector: object) -> behave.Behaviour:
-    """The right vectors, this in place of the last."""
+    """Return the correct vectors, except for the last one."""
     return behave.embedding(lambda entries: entries[-1].update(embedding=vector))
 
 
@@ -179,7 +179,7 @@ FAILED_CALLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), FAILED_CALLS)
-def test_row_20_a_failed_call_is_of_its_kind_and_tells_neither_key_nor_text(
+def test_row_20_a_failed_call_has_its_kind_and_reveals_neither_key_nor_text(
     server: OpenAIServer,
     calls: list[CallRecord],
     caplog: pytest.LogCaptureFixture,
@@ -192,7 +192,7 @@ def test_row_20_a_failed_call_is_of_its_kind_and_tells_neither_key_nor_text(
     started = time.monotonic()
     with pytest.raises(EngineError) as raised:
         embedder.embed(TEXTS)
-    assert time.monotonic() - started < 30  # some would go on for 60 s
+    assert time.monotonic() - started < 30  # some responses would take 60 s
     assert raised.value.kind == kind
     assert raised.value.retry_after == (7 if kind == "rate_limited" else None)
     assert [call.error_kind for call in calls] == [kind]
@@ -209,7 +209,7 @@ def test_the_error_for_text_that_cannot_be_sent_does_not_quote_it(embedder: Embe
     assert [call.error_kind for call in calls] == ["unavailable"]
 
 
-def test_row_20_the_environment_does_not_say_where_texts_to_embed_are_sent(
+def test_row_20_the_environment_cannot_redirect_embedding_calls(
     server: OpenAIServer, calls: list[CallRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "OPENAI_URL", "http://127.0.0.1:9/v1")
@@ -219,7 +219,7 @@ def test_row_20_the_environment_does_not_say_where_texts_to_embed_are_sent(
     assert server.requests == []
 
 
-def test_row_20_a_key_that_no_header_takes_is_not_told_when_it_is_refused(
+def test_row_20_a_key_that_is_not_a_valid_header_is_refused_and_not_revealed(
     server: OpenAIServer, calls: list[CallRecord]
 ) -> None:
     with pytest.raises(EngineError) as raised:
@@ -279,7 +279,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
         with pytest.raises(EngineError) as raised:
             embedder_at(server.base_url, calls, timeout=5).embed(TEXTS)
         assert raised.value.kind == "timeout"
-        assert time.monotonic() - started < 9  # what it would take with five seconds for each
+        assert time.monotonic() - started < 9  # the duration with five seconds per call
 
 
 def test_the_configured_embedder_accepts_a_full_batch_of_long_numbers(

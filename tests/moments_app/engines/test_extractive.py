@@ -41,7 +41,7 @@ ITALIAN = [
 
 
 def talk(*parts: Sequence[tuple[str, str]], pause: timedelta = timedelta(days=1)) -> list[Turn]:
-    """Turns a minute apart, with a pause between the parts."""
+    """Return turns a minute apart, with a pause between the parts."""
     turns: list[Turn] = []
     at = MONDAY
     for part in parts:
@@ -180,7 +180,7 @@ HUGE = ["x" * 150_000, "word " * 30_000, "Eine Zeile.\n" * 12_000, "。" * 150_0
 
 
 @pytest.mark.parametrize("text", HUGE)
-def test_row_7_a_turn_of_150_000_characters_is_read_in_bounded_work(text: str) -> None:
+def test_row_7_a_turn_of_150_000_characters_takes_bounded_work(text: str) -> None:
     answer = built(talk([("user", text), ("tool", text), *KILN]))
     assert ranges(answer)[0][0] == 0
     assert len(sentences(text)) < 3_000
@@ -206,7 +206,7 @@ def everything(turns: Sequence[Turn]) -> StreamSection:
 
 
 def steps_of(function: Callable[[], object]) -> int:
-    """Count the calls of functions, in Python and in C, that a function makes."""
+    """Count the function calls, in Python and in C, of a function."""
     count = 0
 
     def step(_frame: FrameType, event: str, _argument: object) -> None:
@@ -224,9 +224,9 @@ def steps_of(function: Callable[[], object]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", LONG)
-def test_row_7_twice_the_text_takes_about_twice_the_work(kind: str, call: str) -> None:
+def test_row_7_the_work_is_linear_in_the_length_of_the_text(kind: str, call: str) -> None:
     turns = [Turn(n, "assistant" if n % 2 else "user", LONG[kind](n), MONDAY) for n in range(48)]
-    CALLS[call](turns[:2])  # what is read once is read
+    CALLS[call](turns[:2])  # loads data that is loaded once
     once, twice = (steps_of(lambda: CALLS[call](some)) for some in (turns[:24], turns))  # noqa: B023
     assert twice < 2.5 * once
 

@@ -1,4 +1,4 @@
-"""What is kept of a model's answer: sentences that the conversation bears out."""
+"""Sentences of a model's answer are kept only if the conversation supports them."""
 
 from datetime import UTC, datetime
 
@@ -135,7 +135,7 @@ def test_texts_in_other_languages_are_kept(said: str, kept: str) -> None:
 
 
 class TestLanguagesOfShortTexts:
-    """The language of a few words by themselves is a guess: those of the conversation are taken for them."""
+    """The language of a few words can only be guessed, so they are read in the languages of the conversation."""
 
     SAID = (
         "Gestern haben wir mit den Pilzen gekocht, die ich im Wald gefunden habe.",

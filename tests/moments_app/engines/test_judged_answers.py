@@ -1,4 +1,4 @@
-"""What a model says that the conversation doesn't bear out is left out, and counted by the prompt's version."""
+"""Statements of a model that the conversation doesn't support are left out and counted per prompt version."""
 
 import json
 from typing import Any
@@ -95,7 +95,7 @@ def test_unsupported_statements_are_left_out(session: Session, model_server: Ope
 
 
 class TestTheJobsResult:
-    """It names what was left out, and why."""
+    """The result of a job names the statements that were left out, and why."""
 
     INVENTED = "The flight costs 950 euros."
 
@@ -132,7 +132,7 @@ class TestTheJobsResult:
 
     @pytest.fixture
     def by_itself(self, settings: Settings) -> None:
-        """Statements are asked for in a call of their own."""
+        """Request statements in a separate call."""
         settings.ENGINE = settings.ENGINE.model_copy(update={"combines_calls": False})
 
     @pytest.mark.usefixtures("by_itself")

@@ -1,4 +1,4 @@
-"""Statements as a model gives them: a line each, which says its kind, its turns and what it ends."""
+"""The lines in which a model returns statements: each has a kind, its turns, and the statements that it ends."""
 
 import json
 from datetime import UTC, datetime
@@ -55,7 +55,7 @@ def test_a_huge_range_is_cut_to_the_limit_of_turns() -> None:
 
 
 def answered(section: StreamSection, *lines: str) -> dict[str, Any]:
-    """What is left of a model's lines for a stream."""
+    """Return what is kept of a model's lines for a stream."""
     request = FormationRequest([Turn(4, "user", SAID, AT)], [section], "")
     entry = {"stream": section.label, "statements": list(lines)}
     [entry] = judged(request, FormationAnswer(streams=[entry])).answer.streams
@@ -74,7 +74,7 @@ def test_preferences_and_instructions_are_observations_and_others_are_facts() ->
     assert answered(BOTH, *lines) == {"observations": texts[:2], "facts": texts[2:4], "lessons": texts[4:]}
     assert answered(FACTS, *lines) == {"observations": [], "facts": texts[:4], "lessons": texts[4:]}
     assert answered(BOTH, "other 4: Nora likes tea.", "other 4: Nora lives in Bergen.") == {
-        "observations": ["Nora likes tea."],  # by its words
+        "observations": ["Nora likes tea."],  # the turn is found by its words
         "facts": ["Nora lives in Bergen."],
         "lessons": [],
     }

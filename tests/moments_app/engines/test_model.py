@@ -1,4 +1,4 @@
-"""The model engine against a real server that speaks the OpenAI protocol, well and badly."""
+"""The model engine, with a server that speaks the OpenAI protocol and may misbehave."""
 
 import json
 import threading
@@ -60,12 +60,12 @@ def impatient(server: OpenAIServer, calls: list[CallRecord]) -> ModelEngine:
 
 
 def changed(**fields: Any) -> behave.Behaviour:
-    """The right answer with other values in these fields."""
+    """Return the correct answer with other values in these fields."""
     return lambda handler, body: handler.complete(json.dumps(behave.moments_of(body) | fields))
 
 
 def of_a_moment(**fields: Any) -> behave.Behaviour:
-    """The right answer, but for these fields of its first moment."""
+    """Return the correct answer with other values in these fields of its first moment."""
 
     def behaviour(handler: behave.Handler, body: dict[str, Any]) -> None:
         answer = behave.moments_of(body)
@@ -76,7 +76,7 @@ def of_a_moment(**fields: Any) -> behave.Behaviour:
 
 
 def journey(name: str, summary: str = "Told before.") -> Journey:
-    """One moment before the window."""
+    """Return a journey with one moment before the window."""
     at = datetime(2026, 2, 27, 8, 0, tzinfo=UTC)
     return Journey([KnownMoment(name, summary, at, at)], count=1, since=at)
 
@@ -112,7 +112,7 @@ def test_the_model_gets_prompt_recent_moments_and_turns(engine: ModelEngine, ser
 
 def test_a_turn_has_a_time_unless_the_previous_turn_implies_it() -> None:
     start = datetime(2026, 3, 2, 23, 10, tzinfo=UTC)
-    minutes = (0, 1, 29, 31, 40, 50, 300, 290, 200)  # a day ends after 50; two were said before those above them
+    minutes = (0, 1, 29, 31, 40, 50, 300, 290, 200)  # a new day starts at 50; the last two go back in time
     turns = [Turn(n, "user", "text", start + timedelta(minutes=later)) for n, later in enumerate(minutes)]
     shown = turns_of(fenced(turns))
     told = {turn["index"]: turn["time"] for turn in shown if "time" in turn}
@@ -174,7 +174,7 @@ BAD_ANSWERS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), BAD_ANSWERS)
-def test_row_3_a_bad_answer_is_an_error_of_its_kind_and_every_call_is_recorded(
+def test_row_3_a_bad_answer_raises_an_error_of_its_kind_and_each_call_is_recorded(
     engine: ModelEngine,
     impatient: ModelEngine,
     server: OpenAIServer,
@@ -191,7 +191,7 @@ def test_row_3_a_bad_answer_is_an_error_of_its_kind_and_every_call_is_recorded(
     assert raised.value.kind == kind
     assert len(calls) == len(server.requests) == (2 if kind == "invalid_answer" else 1)
     assert {call.error_kind for call in calls} == {kind}
-    # Row 20: neither the key nor a word of prompt or answer gets into errors, records or logs, ours or the client's.
+    # Row 20: errors, records and logs, ours or the client's, contain neither the key nor text of prompts or answers.
     told = f"{raised.value!r} {calls} {used!r} {vars(raised.value)} {caplog.text}"
     assert KEY not in told
     assert MARK not in told
@@ -207,7 +207,7 @@ def test_a_slow_call_ends_at_its_deadline(
     started = time.monotonic()
     with pytest.raises(EngineError, match=r"within 0\.5 s"):
         impatient.build_moments(request())
-    assert 0.4 < time.monotonic() - started < 30  # each would go on for 60 s
+    assert 0.4 < time.monotonic() - started < 30  # each response would take 60 s
 
 
 def test_the_size_of_an_answer_is_limited_and_compression_is_rejected(
@@ -216,7 +216,7 @@ def test_the_size_of_an_answer_is_limited_and_compression_is_rejected(
     server.queue(behave.raw("x" * 2_000_000))
     with pytest.raises(EngineError, match="1,000,000 bytes"):
         engine.build_moments(request())
-    # Good but packed: a few bytes that might be gigabytes are not looked into.
+    # Valid but compressed: the client doesn't decompress it, because a few bytes may expand to gigabytes.
     server.queue(behave.packed(json.dumps({"choices": [{"message": {"content": "{}"}}]})))
     engine.build_moments(request())
     assert [call.error for call in calls[1:]] == ["openai:test-model gave no valid answer: it is not JSON.", ""]
@@ -230,7 +230,7 @@ def test_row_20_a_redirect_is_not_followed(engine: ModelEngine, server: OpenAISe
         assert elsewhere.requests == []
 
 
-def test_row_20_the_environment_does_not_say_where_texts_are_sent(
+def test_row_20_the_environment_cannot_redirect_calls(
     server: OpenAIServer, calls: list[CallRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "OPENAI_URL", "http://127.0.0.1:9/v1")
@@ -248,7 +248,7 @@ def test_the_model_gets_the_tool_calls_of_an_assistant(engine: ModelEngine, serv
 
 
 @pytest.mark.parametrize("key", [f"{KEY}-ключ", f"{KEY}\nX-Other: 1", f"{KEY}\x7f"])
-def test_row_20_a_key_that_no_header_takes_is_refused_without_being_told(
+def test_row_20_a_key_that_is_not_a_valid_header_is_refused_and_not_revealed(
     server: OpenAIServer, calls: list[CallRecord], caplog: pytest.LogCaptureFixture, key: str
 ) -> None:
     caplog.set_level("DEBUG")
@@ -300,7 +300,7 @@ def test_an_aborted_call_is_not_recorded_as_a_success(
     engine: ModelEngine, calls: list[CallRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
-        raise SystemExit  # as the queue does to a task that takes too long
+        raise SystemExit  # like the queue when a task takes too long
 
     monkeypatch.setattr(model, "validated", interrupted)
     with pytest.raises(SystemExit):
@@ -327,13 +327,13 @@ def test_calls_of_several_threads_are_independent(
     [
         ("7", 7, 7),
         ("0", 0, 0),
-        pytest.param(SOON, 1, 3600, id="in an hour"),  # the same in every process that collects it
+        pytest.param(SOON, 1, 3600, id="in an hour"),  # the same id in every process that collects it
         ("99999", 3600, 3600),
         ("nan", None, None),
         (f"Mon, 01 Jan {'9' * 30} 00:00:00 GMT", None, None),
     ],
 )
-def test_row_21_the_wait_an_endpoint_asks_for_is_passed_on(
+def test_row_21_the_retry_after_of_an_endpoint_is_passed_on(
     engine: ModelEngine, server: OpenAIServer, header: str, low: float | None, high: float | None
 ) -> None:
     server.always(behave.error(429, {"Retry-After": header}))
@@ -487,14 +487,14 @@ HOSTILE = [
 
 
 def lines_of_transcript(prompt: str) -> list[str]:
-    """The lines between the marks, after seeing that there is one of each and that nothing follows."""
+    """Return the lines between the markers, which must appear once and at the end."""
     assert prompt.count("TRANSCRIPT>>>") == prompt.count("<<<TRANSCRIPT") == 1
     assert prompt.endswith("\nTRANSCRIPT>>>")
     return prompt[prompt.index("<<<TRANSCRIPT") :].splitlines()[1:-1]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_row_10_a_message_can_neither_end_the_transcript_nor_fake_a_turn(
+def test_row_10_a_message_cannot_end_the_transcript_or_fake_a_turn(
     engine: ModelEngine, server: OpenAIServer, text: str
 ) -> None:
     engine.build_moments(request(4, text=text))
@@ -511,7 +511,7 @@ texts = st.one_of(st.text(), st.lists(st.sampled_from([*HOSTILE, "\n", "<", ">",
 
 @pytest.mark.slow
 @given(content=texts, tool=texts, summary=texts, name=texts)
-def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: str, summary: str, name: str) -> None:
+def test_row_10_no_text_breaks_out_of_its_line(content: str, tool: str, summary: str, name: str) -> None:
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     turns = [Turn(0, "user", "before", at), Turn(1, "tool", content, at, tool), Turn(2, "user", "after", at)]
     asked = MomentRequest(turns, journey(name, summary), "P")

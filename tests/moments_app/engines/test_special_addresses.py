@@ -76,17 +76,17 @@ NOT_PUBLIC = [
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_row_20_an_address_of_the_internet_is_public(address: str) -> None:
+def test_row_20_an_internet_address_is_public(address: str) -> None:
     assert is_public(address)
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_row_20_a_special_purpose_address_is_not_public_in_any_spelling(address: str) -> None:
+def test_row_20_a_special_purpose_address_is_not_public_in_any_notation(address: str) -> None:
     assert not is_public(address)
 
 
 @pytest.mark.parametrize("network", SPECIAL_NETWORKS, ids=str)
-def test_row_20_a_network_of_the_registry_is_not_public_from_its_first_address_to_its_last(
+def test_row_20_the_first_and_last_address_of_a_special_purpose_network_are_not_public(
     network: IPv4Network | IPv6Network,
 ) -> None:
     assert not is_public(str(network[0]))

@@ -1,4 +1,4 @@
-"""What a sentence says of whom: read right, or not at all."""
+"""What sentences state, and about whom: read correctly or not at all."""
 
 from datetime import UTC, datetime
 

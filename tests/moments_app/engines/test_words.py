@@ -1,4 +1,4 @@
-"""The words of a text as memory compares them."""
+"""The words by which memory compares texts."""
 
 from moments_app.engines.words import words_of
 

@@ -1,4 +1,4 @@
-"""`as_of`: three moves, two jobs and a child's name, at five dates, by every way in."""
+"""`as_of`: three moves, two jobs and a child's name, on five dates, over every interface."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_the_next_page_continues_after_the_last_row(ada: UserProfile, service: A
 
 
 @pytest.mark.slow
-def test_row_9_facts_of_another_person_are_not_there(ada: UserProfile, bo: UserProfile, service: Api) -> None:
+def test_row_9_facts_of_another_person_look_unknown(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     told_a_life(ada)
     fact = MemoryAtom.objects.filter(user=ada)[0].atom_id
     assert listed(service.get("facts", user_id="bo", state="all")) == []
@@ -160,7 +160,7 @@ def test_later_facts_do_not_displace_what_was_valid_at_the_time(ada: UserProfile
 
 
 def multiply(row: Model, times: int) -> None:
-    """Put copies of a row beside it, with their words, that many minutes later each."""
+    """Add copies of a row with its words, each that many minutes later."""
     unique = {"atom_id": "gen_random_uuid()", "message_id": "gen_random_uuid()", "content_hash": "md5(n::text)"}
     unique |= {"sequence": "sequence + 99 + n", "external_id": "NULL"}
     unique |= {time: f"{time} + n * interval '1 minute'" for time in ("formed_at", "created_at")}

@@ -1,4 +1,4 @@
-"""A fact corrected, ended or withdrawn once: all that says the same goes with it, and comes back with it."""
+"""Correcting, ending or withdrawing a fact once changes everything that says the same. An undo restores all of it."""
 
 from threading import Event, Thread
 from typing import Any
@@ -29,7 +29,7 @@ RIGHT = "User: My daughter is called Mia."
 
 
 def remembered(user: UserProfile) -> None:
-    """A name in two turns, a fact, an observation, a moment, what an operator wrote, and a stream's text."""
+    """Create a name in two turns, a fact, an observation, a moment, a text of an operator, and the text of a stream."""
     say(user, "s1", "2025-01-20", "My daughter is called Maya.")
     say(user, "s2", "2025-01-25", "Maya started school today, I was so proud of her.")
     build(Session.objects.get(user=user, session_id="s1"), lag=0)
@@ -42,7 +42,7 @@ def remembered(user: UserProfile) -> None:
 
 
 def everything(user: UserProfile) -> str:
-    """All texts of memory that tell of the present."""
+    """Return all texts of memory about the present."""
     facts = MemoryAtom.objects.active().filter(user=user).in_order().values_list("content", flat=True)
     moments = Moment.objects.filter(user=user).order_by("pk").values_list("summary", "detail")
     texts = MemoryStream.objects.filter(user=user).order_by("pk").values_list("consolidated_content", flat=True)
@@ -88,8 +88,8 @@ def test_one_confirmation_corrects_everything_and_one_undo_restores_it(ada: User
 
 
 @pytest.mark.slow
-def test_row_2_a_consolidation_that_ends_at_the_same_time_loses_nothing(ada: UserProfile, service: Api) -> None:
-    """Neither by a correction nor by its undoing."""
+def test_row_2_a_concurrent_consolidation_loses_no_correction(ada: UserProfile, service: Api) -> None:
+    """Neither a correction nor its undo is lost."""
     remembered(ada)
     stream = MemoryStream.objects.get(user=ada, stream_type="user")
     stream.atoms.waiting().delete()
@@ -239,7 +239,7 @@ def test_corrected_archived_turns_are_found_with_their_mark(ada: UserProfile, se
 
 
 def live_turns(service: Api) -> str:
-    """A context of a session that has a turn with the name."""
+    """Return a context of a session that has a turn with the name."""
     asked = {"user_id": "ada", "session_id": "s2", "layers": "hot_turns", "format": "markdown"}
     return str(service.get("memory/context", **asked).json()["context"])
 
@@ -349,7 +349,7 @@ CORRECTED = [
 
 
 def twins(user: UserProfile, text: str) -> MemoryAtom:
-    """A fact in the person's stream, and the same learned from the same turn for the session and for a shard."""
+    """Create a fact in the person's stream, and the same fact, from the same turn, for the session and for a shard."""
     say(user, "s1", "2025-01-10", text)
     session = Session.objects.get(user=user, session_id="s1")
     turn = session.messages.turns().get(sequence=0)
@@ -424,7 +424,7 @@ def test_removed_added_and_moved_sentences_are_handled(before: str, after: str, 
     assert Rewording(before, after).of(text) == read
 
 
-def test_row_9_nobody_corrects_what_is_known_of_another(ada: UserProfile, bo: UserProfile, service: Api) -> None:
+def test_row_9_facts_of_another_person_cannot_be_corrected(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     say(bo, "s1", "2025-01-10", "I live in Oslo.")
     fact = MemoryAtom.objects.get(user=ada).atom_id
@@ -438,7 +438,7 @@ def test_row_9_nobody_corrects_what_is_known_of_another(ada: UserProfile, bo: Us
 
 @pytest.mark.parametrize("name", ["Kirsten", "Amélie"])
 def test_a_foreign_name_does_not_hide_a_sentence(name: str) -> None:
-    """The language of a short sentence is a guess, and another one of the same words with some more."""
+    """The language of a short sentence is a guess, and a longer sentence with the same words may get another guess."""
     rewording = Rewording(f"{name} lives in Oslo.", f"{name} lives in Bergen.")
     assert rewording.says_same(f"{name} lives in Oslo, by the harbor.")
     assert not rewording.says_same(f"{name} likes pasta a lot.")

@@ -1,4 +1,4 @@
-"""What becomes of ended facts: retracted, undone, erased, exported and restored, and named by a model."""
+"""Ended facts when retracted, undone, erased, exported, restored, or named by a model."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def timeline(user: UserProfile, attribute: str = "home") -> list[tuple[str, str, str]]:
-    """The values of an attribute, each with its state and until when it held."""
+    """Return the values of an attribute, each with its state and end."""
     facts = MemoryAtom.objects.filter(user=user, attribute=attribute).order_by("formed_at", "id")
     return [(fact.value, fact.state, f"{fact.valid_until:%Y-%m-%d}" if fact.valid_until else "") for fact in facts]
 
@@ -48,7 +48,7 @@ ALL = [("Oslo", "ended", "2025-03-03"), ("Bergen", "ended", "2025-09-15"), ("Sta
         ("on-2025-01-10", ALL[1:]),
     ],
 )
-def test_row_10_what_a_retracted_turn_had_ended_holds_again_and_an_undo_ends_it(
+def test_row_10_a_fact_that_a_retracted_turn_ended_is_current_until_the_undo(
     ada: UserProfile, session_id: str, left: list[Any]
 ) -> None:
     moved(ada)
@@ -105,7 +105,7 @@ def test_a_model_ends_listed_facts_by_number_without_another_call(ada: UserProfi
     model_server.queue(answers(item("Ada sold the boat in February 2025.", "ends 1")))
     with CaptureQueriesContext(connection) as queries:
         job = say(ada, "s2", "2025-02-10", "Ada sold the boat.")
-    assert sum('"pinned_content" = ' in query["sql"] for query in queries) == 1  # what follows is derived once
+    assert sum('"pinned_content" = ' in query["sql"] for query in queries) == 1  # derived texts are rebuilt once
     asked = model_server.requests[-1]["messages"][1]["content"]
     section = next(
         json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ") and '"user"' in line

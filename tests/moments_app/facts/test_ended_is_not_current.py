@@ -1,4 +1,4 @@
-"""Nothing that ended is stated as current, whatever was corrected, undone, retracted, archived or imported before.
+"""No ended fact is stated as current after any sequence of corrections, undos, retractions, archiving and imports.
 
 `EXAMPLES=10000 pytest tests/moments_app/facts/test_ended_is_not_current.py -s` runs more examples and prints the steps.
 """
@@ -60,7 +60,7 @@ ENDED, WITHDRAWN = Correction.Kind.ENDED, Correction.Kind.WITHDRAWN
 
 @dataclass
 class Said:
-    """A sentence that names a home, and what was done with it: a model of the memory."""
+    """A sentence that names a home, and the changes made to it: a model of memory."""
 
     session_id: str
     city: str
@@ -75,7 +75,7 @@ class Said:
 
     @property
     def counts(self) -> bool:
-        """Whether it says anything: it is neither withdrawn nor retracted."""
+        """Return whether the sentence counts: it is neither withdrawn nor retracted."""
         return not (self.is_gone or self.retraction or WITHDRAWN in self._kinds)
 
     @property
@@ -88,7 +88,7 @@ class Said:
 
 
 class Life(RuleBasedStateMachine):
-    """A person who moves, and what is done with the facts of where they live."""
+    """A person who moves, and changes to the facts about where they live."""
 
     service: Api
 
@@ -105,7 +105,7 @@ class Life(RuleBasedStateMachine):
 
     @property
     def current(self) -> set[str]:
-        """The homes that hold: that of the last sentence that counts, if it did not end."""
+        """Return the current homes: that of the last sentence that counts, unless it ended."""
         return {one.value for one in [one for one in self.said if one.counts][-1:] if one.holds}
 
     def fact(self, said: Said) -> MemoryAtom:
@@ -197,7 +197,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def undo_retraction(self) -> None:
         if found := sorted((one for one in self.said if one.retraction), key=lambda one: one.retraction or 0):
-            said = found[-1]  # the newest is undone first
+            said = found[-1]  # undo the newest first
             made = Retraction.objects.get(pk=said.retraction or 0)
             for session in sessions_to_restore(made):
                 restore_archive(session, actor="test")
@@ -223,7 +223,7 @@ class Life(RuleBasedStateMachine):
             erase_user(self.user_id, application=DEFAULT, actor="test")
             import_user(path, application=DEFAULT)
         self.user = UserProfile.objects.get(user_id=self.user_id)
-        for said in self.said:  # corrections and retractions can't be undone there
+        for said in self.said:  # corrections and retractions can't be undone after an import
             said.is_gone = not said.counts
             said.is_over = not said.holds
             said.city, said.corrections, said.retraction = said.value, [], None
@@ -253,7 +253,7 @@ class Life(RuleBasedStateMachine):
                     assert item["time"], item
 
 
-def test_row_2_nothing_that_ended_is_stated_as_current(service: Api) -> None:
+def test_row_2_no_ended_fact_is_stated_as_current(service: Api) -> None:
     Life.service = service
     examples = int(os.environ.get("EXAMPLES", "5"))
     phases = (Phase.generate, Phase.shrink)

@@ -1,4 +1,4 @@
-"""The history of a statement: who changed it, when and why, and what it was before."""
+"""The history of a statement: who changed it, when and why, and its former state."""
 
 from datetime import UTC, datetime
 from importlib import import_module
@@ -33,7 +33,7 @@ EXACT = datetime(2025, 4, 5, 6, 7, 8, 987654, tzinfo=UTC)
 
 @pytest.fixture
 def own(ada: UserProfile) -> MemoryStream:
-    """What is known of Ada."""
+    """The user stream of Ada."""
     return MemoryStream.objects.ensure_of_person(ada, "default")
 
 
@@ -43,7 +43,7 @@ def bees(own: MemoryStream) -> MemoryAtom:
 
 
 def changes(atom: MemoryAtom) -> list[tuple[str, str, str]]:
-    """What happened to a statement, oldest first: the action, the kind of actor and the kind of reason."""
+    """Return the changes of a statement, oldest first: the action, the kind of actor and the kind of reason."""
     rows = atom.history.order_by("pk").values_list("action", "actor", "reason")
     return [(action, actor.split(":")[0], reason.split(":")[0]) for action, actor, reason in rows]
 
@@ -52,7 +52,7 @@ def history(service: Api, atom: MemoryAtom, **query: Any) -> Any:
     return service.get(f"facts/{atom.atom_id}/history", user_id="ada", **query).json()
 
 
-def test_row_9_nobody_reads_the_history_of_what_is_known_of_another(
+def test_row_9_the_history_of_another_persons_facts_cannot_be_read(
     bees: MemoryAtom, bo: UserProfile, service: Api, as_ada: Api, as_stranger: Api
 ) -> None:
     curate.evict(bees, requested_by="operator:eve")
@@ -230,7 +230,7 @@ def test_pages_of_a_history_take_a_constant_number_of_queries(bees: MemoryAtom, 
 
 
 def as_before(correction: Correction, atom: MemoryAtom) -> None:
-    """Have a correction keep the former state of a fact, as it did before there was a history."""
+    """Store the former state of a fact in its correction, as before there was a history."""
     columns = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "is_wrong", "replaced_by_id")
     was = atom.history.get(reason=correction.reason).before
     now = MemoryAtom.objects.get(pk=atom.pk)

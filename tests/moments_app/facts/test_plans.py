@@ -1,4 +1,4 @@
-"""Plans have dates: one whose day is over ends by itself, and keeps its sentence."""
+"""Plans have dates: a plan whose day has passed ends automatically and keeps its sentence."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -114,7 +114,7 @@ def test_days_of_a_plan_are_in_the_persons_time_zone(
     assert MemoryAtom.objects.get().valid_until == datetime.fromisoformat(ends)
     append(ada, "s2", [NewMessage("user", "Hello.")])
     assert f"(planned for {day})" in context(service)
-    MemoryAtom.objects.update(valid_until=datetime(2026, 11, 27, tzinfo=UTC))  # as an earlier release counted
+    MemoryAtom.objects.update(valid_until=datetime(2026, 11, 27, tzinfo=UTC))  # as an earlier release computed it
     assert housekeeping().plans_ended == (datetime.fromisoformat(ends) <= timezone.now())
     assert MemoryAtom.objects.get().valid_until == datetime.fromisoformat(ends)
     assert f"(planned for {day})" in context(service)
@@ -193,7 +193,7 @@ def test_a_past_plan_ends_and_is_shown_with_its_day(ada: UserProfile, service: A
     said_on = timezone.now() - timedelta(days=5)
     say(ada, "s1", f"{said_on:%Y-%m-%d}", "I will fly to Rome tomorrow with my sister Greta.")
     plan = MemoryAtom.objects.get(user=ada, kind="plan")
-    Message.objects.all().delete()  # the turn says the same
+    Message.objects.all().delete()  # the turn has the same text
     shown = f"(planned for {spoken_date((said_on + timedelta(days=1)).date())})"
     assert shown in context(service)
     assert housekeeping().plans_ended == 1 and housekeeping().plans_ended == 0

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import MemoryAtom
 from moments_app.provenance.retract import retract
@@ -108,3 +110,19 @@ def test_a_plan_whose_day_has_passed_does_not_mark_its_turn(ada: UserProfile, se
     plan = "I have an appointment at the harbor clinic on 20 January 2025."
     say(ada, "s1", "2025-01-10", plan)
     assert found(service, "appointment clinic")[0] == plan
+
+
+def test_marks_need_one_more_statement_and_only_if_a_fact_has_ended(
+    ada: UserProfile, bo: UserProfile, service: Api
+) -> None:
+    say(bo, "s1", "2025-01-10", BEFORE)
+    say(bo, "s2", "2025-03-11", "The ferry leaves from the harbor.")
+    told(ada)
+
+    def statements(user_id: str) -> int:
+        found(service, user_id=user_id)
+        with CaptureQueriesContext(connection) as captured:
+            found(service, user_id=user_id)
+        return len(captured)
+
+    assert statements("ada") == statements("bo") + 1

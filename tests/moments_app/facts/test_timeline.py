@@ -1,4 +1,4 @@
-"""Facts in time: what ends what, what was known when, and that nothing is overwritten."""
+"""Facts in time: which facts end others, what was known when, and that nothing is overwritten."""
 
 from datetime import UTC, datetime
 from importlib import import_module
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def homes(user: UserProfile) -> list[tuple[str, str, str]]:
-    """What was said of where somebody lives: value, from when, until when."""
+    """Return the statements about a home: value, start and end."""
     facts = MemoryAtom.objects.filter(user=user, attribute="home").in_order()
     return [(fact.value, _day(fact.valid_from), _day(fact.valid_until)) for fact in facts]
 
@@ -111,7 +111,7 @@ def test_a_state_that_ended_before_an_upgrade_has_no_value_afterwards(
     before = list(facts.values("content", "state", "valid_from", "valid_until", "search_version"))
     migration = import_module("moments_app.migrations.0080_values_of_what_is_over")
     monkeypatch.setattr(migration, "AT_ONCE", 1)
-    for _ in range(2):  # it may be interrupted, and run again
+    for _ in range(2):  # it can be run again after an interruption
         migration.take_out(apps, None)
         assert [fact.value for fact in facts] == ["Oslo", "", ""]
     assert list(facts.values("content", "state", "valid_from", "valid_until", "search_version")) == before

@@ -1,4 +1,4 @@
-"""Facts in time over MCP: each tool as the server runs it, for the person of its connection alone."""
+"""Facts in time over MCP: each tool as the server runs it, for the person of its connection only."""
 
 import asyncio
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_tools_correct_end_and_undo_a_fact(ada: UserProfile) -> None:
     assert texts(used("list_facts")) == [] and texts(used("list_facts", state="ended")) == [MAYA]
 
 
-def test_row_9_nobody_reaches_anothers_fact(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_tools_cannot_access_a_fact_of_another_person(ada: UserProfile, bo: UserProfile) -> None:
     say(bo, "s1", *CHILD[0])
     theirs = str(MemoryAtom.objects.get().atom_id)
     with pytest.raises(ToolError):

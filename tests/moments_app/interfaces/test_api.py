@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 @pytest.fixture
 def keys(ada: UserProfile, model_server: OpenAIServer) -> list[str]:
-    """Keys of Ada's five moments, newest first."""
+    """The keys of Ada's five moments, newest first."""
     build(talk(ada, 60, session_id="s1"), lag=0)
     build(talk(ada, 40, session_id="s2", days=1), lag=0)
     return list(Moment.objects.newest_first().values_list("key", flat=True))
@@ -69,7 +69,7 @@ def test_the_list_is_newest_first_in_pages(service: Api, keys: list[str]) -> Non
 def test_a_page_after_a_row_continues_the_list(
     service: Api, ada: UserProfile, bo: UserProfile, keys: list[str], things: str, name: str
 ) -> None:
-    for number in range(4):  # sessions of one time
+    for number in range(4):  # sessions with the same time
         Job.objects.create(process=f"p{number}", user=ada, requested_by="t")
         talk(ada, 1, session_id=f"t{number}")
     whole = service.get(things, user_id="ada").json()
@@ -127,7 +127,7 @@ def test_the_chain_is_read_backwards(service: Api, keys: list[str]) -> None:
 
 @pytest.mark.slow
 def test_the_chain_takes_one_query_at_any_depth(service: Api, keys: list[str]) -> None:
-    listed(service)  # the key's last use is on record
+    listed(service)  # records the last use of the key
     counts = []
     for depth in (1, 4):
         with CaptureQueriesContext(connection) as queries:
@@ -191,7 +191,7 @@ def test_only_failed_jobs_can_be_retried(service: Api, keys: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_row_9_every_endpoint_answers_another_persons_ids_as_unknown_ones(
+def test_row_9_every_endpoint_treats_ids_of_another_person_as_unknown(
     service: Api, as_ada: Api, as_stranger: Api, ada: UserProfile, bo: UserProfile
 ) -> None:
     build(talk(bo, 40, session_id="bos"), lag=0)
@@ -229,13 +229,13 @@ def test_row_9_every_endpoint_answers_another_persons_ids_as_unknown_ones(
 
 
 @pytest.mark.slow
-def test_row_9_like_data_of_two_persons_does_not_meet(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_similar_data_of_two_people_does_not_interfere(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     for user in (ada, bo):
         build(talk(user, 40), lag=0)
     for user_id in ("ada", "bo"):
         moments = service.get("moments", user_id=user_id).json()
         assert moments["total"] == 2
-        # The same names on the same day: keys are each person's own.
+        # The same names on the same day: keys are unique per person.
         assert not any(moment["key"].endswith("-2") for moment in moments["moments"])
     assert ApiKey.objects.count() == 1
 

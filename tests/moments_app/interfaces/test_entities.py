@@ -1,4 +1,4 @@
-"""Tasks, goals and problems, their links, and which of them a context names first."""
+"""Tasks, goals and problems, their links, and their order in a context."""
 
 import uuid
 from datetime import timedelta
@@ -47,7 +47,7 @@ class TestRest:
         assert service.delete(f"entities/{key}", user_id="ada").status_code == 204
         assert service.get(f"entities/{key}", user_id="ada").status_code == 404
 
-    def test_row_1_one_is_not_added_again_for_a_client_that_got_no_answer(self, service: Api, bo: UserProfile) -> None:
+    def test_row_1_a_client_that_got_no_response_can_repeat_an_entity(self, service: Api, bo: UserProfile) -> None:
         body = {"user_id": "ada", "kind": "task", "title": "Order the element", "external_id": "7"}
         first = service.post("entities", body)
         service.patch(f"entities/{first.json()['entity_id']}", user_id="ada", status="done")
@@ -109,7 +109,7 @@ class TestRest:
         assert service.post(path, {"user_id": "ada", "to": one}).status_code == 400
         assert service.post(path, {"user_id": "ada", "to": str(uuid.uuid4())}).status_code == 404
 
-    def test_row_9_anothers_entities_are_as_if_they_were_not(
+    def test_row_9_entities_of_another_person_look_unknown(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         theirs, mine = add(service, "Element"), add(service, "Firing")
@@ -124,7 +124,7 @@ class TestRest:
 
 
 class TestRelevance:
-    """Which come first in a context."""
+    """The order of entities in a context."""
 
     @pytest.fixture(autouse=True)
     def _session(self, ada: UserProfile) -> None:
@@ -173,7 +173,7 @@ class TestRelevance:
         Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Chore {n}") for n in range(300))
         assert titles(ada, "my passport?")[0] == "Renew the passport"
 
-    def test_row_9_the_search_function_holds_the_line_itself(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_the_search_function_enforces_row_security(self, ada: UserProfile, bo: UserProfile) -> None:
         self.make(ada, "Order a heating element")
         ask = "SELECT count(*) FROM search_moments_app_entity(%s, 'element', 'open', 10)"
         seen = {}

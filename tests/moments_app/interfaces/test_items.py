@@ -1,4 +1,4 @@
-"""The item store: whose items a key reaches, and how they are stored, read, listed and deleted."""
+"""The item store: which items a key can access, and how they are stored, read, listed and deleted."""
 
 import json
 import re
@@ -31,7 +31,6 @@ TRIPS, TURIN = ["trips", "2026"], {"namespace": ["trips", "2026"], "key": "turin
 
 @pytest.fixture
 def other(transactional_db: None) -> Application:
-    """A second application."""
     return Application.objects.create(name="other")
 
 
@@ -78,9 +77,9 @@ def errors(answer: Any) -> dict[str, str]:
 
 
 class TestWhose:
-    """A key reaches the items of its application alone, and of one person, or of no person."""
+    """A key can access the items of its application only, and of one person or of no person."""
 
-    def test_row_24_one_application_does_not_reach_the_items_of_another(
+    def test_row_24_an_application_cannot_access_the_items_of_another(
         self, service: Api, other_service: Api, ada: UserProfile, other: Application
     ) -> None:
         UserProfile.objects.ensure("ada", other.pk)
@@ -94,7 +93,7 @@ class TestWhose:
             assert values(service, **whose) == [{"said": "here"}]
             assert values(other_service, **whose) == [{"said": "there"}]
 
-    def test_row_9_the_items_of_one_user_are_not_reached_by_another(self, service: Api, as_ada: Api) -> None:
+    def test_row_9_a_user_cannot_access_the_items_of_another(self, service: Api, as_ada: Api) -> None:
         put(service, said="nobody's")
         put(service, said="bo's", user_id="bo")
         for whose in ({}, {"user_id": "ada"}, {"user_id": "bo"}, {"user_id": "unknown"}):
@@ -110,7 +109,7 @@ class TestWhose:
         assert values(service, user_id="bo") == [{"said": "bo's"}]
         assert got(service, user_id="unknown") == []
 
-    def test_row_9_postgresql_itself_hides_and_protects_the_items_of_others(
+    def test_row_9_postgresql_hides_and_protects_the_items_of_others(
         self, ada: UserProfile, bo: UserProfile, other: Application
     ) -> None:
         owners: list[tuple[UserProfile | None, int]] = [
@@ -193,7 +192,7 @@ class TestItems:
 
 
 class TestPerson:
-    """The items of a user leave with the user, and come back with an import."""
+    """The items of a user are erased with the user, and restored by an import."""
 
     def test_row_11_an_erasure_removes_the_items_of_a_user(self, service: Api) -> None:
         for whose in ("ada", "bo", None):
@@ -363,7 +362,7 @@ class TestLists:
 
 
 def test_lists_read_the_index(ada: UserProfile) -> None:
-    """Under row-level security, which lets few conditions limit the range of an index."""
+    """Under row-level security, only some conditions can limit the range of an index."""
     rows = [
         StoredItem(user=user, application_id=DEFAULT, namespace=stored(["n", str(number % 50)]), key=str(number))
         for user in (ada, None)
@@ -456,7 +455,7 @@ class TestSearch:
         assert keys(service, query="kilns", user_id="bo") == keys(service, query="kilns", user_id="unknown") == []
         assert keys(as_ada, query="kilns", user_id="bo") == []
 
-    def test_row_9_the_function_finds_what_the_request_may_see_whatever_it_is_asked(
+    def test_row_9_the_search_function_returns_only_items_that_the_request_may_see(
         self, service: Api, ada: UserProfile, bo: UserProfile, other: Application
     ) -> None:
         put(service, "nobodys", text="Kilns")
@@ -480,7 +479,7 @@ class TestSearch:
 
 
 def rows_read(cursor: Any) -> int:
-    """Return how many items were read so far, by index or not."""
+    """Return how many items were read so far, by index or sequentially."""
     cursor.execute(
         "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'moments_app_storeditem'"
     )
@@ -489,7 +488,7 @@ def rows_read(cursor: Any) -> int:
 
 @pytest.mark.slow(seconds=20)
 def test_a_search_reads_indexes(ada: UserProfile) -> None:
-    """10,000 items in 50 namespaces: a search within one reads no more than its items, and a rare word no more rows."""
+    """Among 10,000 items in 50 namespaces, a search reads only items of its namespace, and for a rare word no more."""
     rows = [
         StoredItem(
             user=ada,
@@ -506,7 +505,7 @@ def test_a_search_reads_indexes(ada: UserProfile) -> None:
     first, beyond = range_of(["n", "7"])
     candidates = import_module("moments_app.migrations.0126_item_store").CANDIDATES.replace("%1$s", f"= {ada.pk}")
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")  # as the function does
+        cursor.execute("SET LOCAL enable_seqscan = off")  # like the function
         cursor.execute(f"PREPARE items (text, text[], bigint, float8[], text, int, tsquery, jsonb) AS {candidates}")
         for start, end, word, index in (
             (first, beyond, "glass", "item_unique_address"),

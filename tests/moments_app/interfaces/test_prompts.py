@@ -1,4 +1,4 @@
-"""Prompts over REST: read, written and put in force by a key that may do everything, within its application."""
+"""Prompts over REST: read, written and activated with scope admin, within the application of the key."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def test_an_invalid_version_is_rejected_and_changes_nothing(
     assert service.get("prompts/unknown").status_code == 404
 
 
-def test_row_18_prompts_take_a_service_key_that_may_do_everything(as_ada: Api) -> None:
+def test_row_18_prompts_need_a_service_key_with_scope_admin(as_ada: Api) -> None:
     writer = Api(ApiKey.objects.issue("writer", scope="write")[1])
     for api in (writer, as_ada):
         assert api.get("prompts").status_code == api.get(BUILDER).status_code == 403
@@ -94,7 +94,7 @@ def test_row_18_prompts_take_a_service_key_that_may_do_everything(as_ada: Api) -
     assert PromptResource.objects.get(uri=MOMENT_BUILDER_URI).versions.count() == 1
 
 
-def test_row_9_an_application_changes_its_own_prompts_and_reads_the_sites(service: Api) -> None:
+def test_row_9_an_application_can_change_its_own_prompts_and_read_site_wide_ones(service: Api) -> None:
     other = Application.objects.create(name="other").pk
     there = Api(ApiKey.objects.issue("other", application=other, scope="admin")[1])
     shipped = in_force()

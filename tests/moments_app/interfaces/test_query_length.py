@@ -32,7 +32,7 @@ def asked(service: Api, entry: str, query: str) -> Any:
 
 
 @pytest.mark.parametrize("entry", ["search", "GET context", "POST context"])
-def test_row_43_a_query_over_4000_characters_is_400_that_names_field_and_limit(
+def test_row_43_a_query_over_4000_characters_is_400_with_field_and_limit(
     service: Api, ada: UserProfile, entry: str
 ) -> None:
     talk(ada, 3)
@@ -45,32 +45,32 @@ def test_row_43_a_query_over_4000_characters_is_400_that_names_field_and_limit(
 
 
 @pytest.mark.slow
-def test_row_43_the_operators_pages_name_the_limit_too(ada: UserProfile) -> None:
+def test_row_43_operator_pages_name_the_limit(ada: UserProfile) -> None:
     session, root = talk(ada, 3), operator()
     preview = reverse("admin:sessions_app_session_context", args=[session.pk])
     assert "at most 4000 characters" in page(root, preview, query=TOO_LONG, max_tokens=2000, format="xml")
 
 
 @needs("lab")
-def test_row_43_the_recall_console_names_the_limit_too(ada: UserProfile) -> None:
+def test_row_43_the_recall_console_names_the_limit(ada: UserProfile) -> None:
     console = reverse("admin:moments_app_memoryatom_recall")
     assert "at most 4000 characters" in page(operator(), console, user_id="ada", query=TOO_LONG)
 
 
 @pytest.mark.slow
-def test_row_43_the_search_of_each_list_names_the_limit_too(ada: UserProfile) -> None:
+def test_row_43_the_search_of_each_list_names_the_limit(ada: UserProfile) -> None:
     talk(ada, 3)
     root = operator()
     reverse("admin:index")  # loads the lists
     searched = {model for model, shown in admin.site._registry.items() if shown.search_fields}
     assert Session in searched
-    for model in searched - {User}:  # whose page is no list
+    for model in searched - {User}:  # its page is not a list
         shown = page(root, list_url(model), q=TOO_LONG)
         assert "The search has 4,001 characters; the limit is 4,000." in shown, model
 
 
 @pytest.mark.slow
-def test_row_43_the_longest_search_of_a_list_is_answered(ada: UserProfile) -> None:
+def test_row_43_a_list_can_be_searched_with_the_longest_query(ada: UserProfile) -> None:
     root = operator()
     for model in (UserProfile, Session):
         assert "the limit is" not in page(root, list_url(model), q=LONGEST)

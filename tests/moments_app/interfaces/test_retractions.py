@@ -82,7 +82,7 @@ def test_a_retraction_requires_an_admin_key(session: Session, ada: UserProfile) 
 
 
 @pytest.mark.slow
-def test_row_9_another_persons_retractions_are_answered_as_unknown_ones(
+def test_row_9_retractions_of_another_person_look_unknown(
     service: Api, as_ada: Api, session: Session, bo: UserProfile
 ) -> None:
     talk(bo, 4, session_id="bos")

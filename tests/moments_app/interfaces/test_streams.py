@@ -28,7 +28,7 @@ SECRET = "Quartz"  # in the prompts of a shard
 
 @pytest.fixture
 def mine(ada: UserProfile) -> MemoryStream:
-    """Ada's stream."""
+    """The user stream of Ada."""
     MemoryStream.objects.ensure_for(talk(ada, 2))
     return MemoryStream.objects.get(stream_type="user")
 
@@ -53,7 +53,7 @@ def content_of(answer: Any) -> bytes:
 
 
 class TestShards:
-    """What all users of an agent share."""
+    """Shards, which all users of an agent share."""
 
     def test_a_shard_is_added_changed_and_listed(self, service: Api, mine: MemoryStream) -> None:
         made = make(service, fact_max=3)
@@ -133,7 +133,7 @@ class TestShards:
 
 
 class TestAtoms:
-    """What is in a stream."""
+    """The items of a stream."""
 
     def test_an_item_can_be_written_directly_once(self, service: Api, mine: MemoryStream) -> None:
         path, body = f"streams/{mine.stream_id}/atoms", {"user_id": "ada", "atom_type": "fact", "content": "A fact."}
@@ -145,7 +145,7 @@ class TestAtoms:
         assert service.get(path, user_id="ada", state="evicted").json()["total"] == 0
 
     @pytest.mark.slow
-    def test_row_1_one_that_was_absorbed_is_not_added_again_for_a_client_that_got_no_answer(
+    def test_row_1_a_client_that_got_no_response_can_repeat_an_absorbed_item(
         self, service: Api, mine: MemoryStream
     ) -> None:
         path = f"streams/{mine.stream_id}"
@@ -187,7 +187,7 @@ class TestAtoms:
         assert service.post(path, body | {"external_id": "x" * 256}).json()["errors"][0]["attr"] == "external_id"
         assert service.get(path, user_id="ada").json()["total"] == 1
 
-    def test_row_9_an_id_in_a_shard_is_of_the_one_who_gave_it(self, ada: UserProfile) -> None:
+    def test_row_9_external_ids_in_a_shard_are_unique_per_person(self, ada: UserProfile) -> None:
         UserProfile.objects.ensure("bob")
         writer = Api(ApiKey.objects.issue("writer", scope="write")[1])
         path = f"streams/{shard('kilns').stream_id}/atoms"
@@ -234,7 +234,7 @@ class TestAtoms:
         answer = service.post("streams", {"name": "glazes", "extraction_prompt": "Ways to glaze."})
         assert answer.status_code == 201, answer.content
         assert MemoryStream.objects.get(name="glazes").user is None
-        assert service.get("streams").status_code == 400  # which tells a person's, too
+        assert service.get("streams").status_code == 400  # a list must name a person
         admin = Api(ApiKey.objects.issue("ada", user=UserProfile.objects.get(user_id="ada"), scope="admin")[1])
         assert admin.post("streams", {"name": "more", "extraction_prompt": "p"}).status_code == 403
 
@@ -263,7 +263,7 @@ class TestAtoms:
         assert service.get(f"jobs/{of_the_site.job_id}", user_id="somebody").status_code == 404
 
 
-def test_row_9_anothers_streams_are_as_if_they_were_not(service: Api, mine: MemoryStream, bo: UserProfile) -> None:
+def test_row_9_streams_of_another_person_look_unknown(service: Api, mine: MemoryStream, bo: UserProfile) -> None:
     note(mine, "Ada's own.")
     for path in (f"streams/{mine.stream_id}", f"streams/{mine.stream_id}/atoms"):
         assert service.get(path, user_id="bo").status_code == 404

@@ -1,4 +1,4 @@
-"""Cancelling a job: its row decides, whatever its run is at."""
+"""Canceling a job: its row decides, whatever its run is doing."""
 
 import threading
 
@@ -31,7 +31,7 @@ def asked(process: str, session: Session) -> Job:
 
 
 def held(job: Job, server: OpenAIServer) -> threading.Thread:
-    """Runs the job in a thread; returns while its engine is being called."""
+    """Run the job in a thread. The block starts while the engine is being called."""
 
     def work() -> None:
         run_job(job.job_id)
@@ -95,7 +95,7 @@ def test_only_the_new_run_of_a_retried_cancelled_job_writes(ada: UserProfile, mo
     before = snapshot(session)
     model_server.release()
     thread.join()
-    assert snapshot(session) == before  # the run that was cancelled holds no claim on the new attempt
+    assert snapshot(session) == before  # the canceled run has no claim on the new attempt
     Job.objects.update(status="queued")
     work_off()
     job.refresh_from_db()
@@ -139,7 +139,7 @@ def test_a_cancelled_summary_is_given_up_and_not_restarted(ada: UserProfile, rol
 
 
 def test_a_cancelled_settling_changes_nothing_in_the_session(ada: UserProfile, model_server: OpenAIServer) -> None:
-    session = talk(ada, 50)  # said long ago: quiet
+    session = talk(ada, 50)  # quiet, because its messages are old
     settling = asked("settle", session)
     thread = held(settling, model_server)
     cancel(settling, actor=BY)

@@ -1,4 +1,4 @@
-"""Circuits: an engine that fails is left alone but for probes, and nobody waits behind somebody else's text."""
+"""Circuits: a failing engine gets only probes, and a person's failing text delays nobody else."""
 
 import time
 from datetime import timedelta
@@ -58,18 +58,18 @@ def circuit() -> Circuit:
 
 
 def opened(model_server: OpenAIServer, *more: str) -> list[Job]:
-    """The circuit, opened by Ada and Bo, and the jobs of them and others, who are held."""
+    """Open the circuit with jobs of Ada and Bo. Return their jobs and those of others, all held."""
     model_server.always(behave.error(500))
     jobs = [asked(name) for name in ("ada", "bo", *more)]
     for job in jobs:
-        run_job(job.job_id)  # None: it is held with another
+        run_job(job.job_id)  # None, because it is held with others
     assert circuit().is_open
     assert Job.objects.held().count() == len(jobs)
     return jobs
 
 
 def send_probe() -> Job:
-    """The job that is sent out when it is time."""
+    """Send the probe that is due, and return its job."""
     Circuit.objects.update(next_probe_at=timezone.now() - timedelta(seconds=1))
     Circuit.objects.send_probes()
     return builds().due().get()
@@ -92,10 +92,10 @@ def fails_on(text: str, way: Behaviour) -> Behaviour:
 
 
 class TestOpening:
-    """What an error leads to is decided by its kind."""
+    """The kind of an error decides what happens."""
 
     @pytest.mark.parametrize("way", [behave.error(500), behave.error(429), behave.hang_up])
-    def test_row_30_when_two_people_fail_in_a_row_everybodys_jobs_wait_untried(
+    def test_row_30_failures_of_two_people_in_a_row_hold_all_jobs(
         self, model_server: OpenAIServer, way: Behaviour
     ) -> None:
         model_server.always(way)
@@ -115,7 +115,7 @@ class TestOpening:
         assert not Circuit.objects.open().exists()
 
     @pytest.mark.parametrize("status", [401, 402, 403, 404])
-    def test_row_30_a_refused_key_address_or_quota_opens_it_at_once(
+    def test_row_30_a_refused_key_url_or_quota_opens_the_circuit_at_once(
         self, model_server: OpenAIServer, status: int
     ) -> None:
         model_server.always(behave.error(status))
@@ -124,7 +124,7 @@ class TestOpening:
         assert Job.objects.held().filter(attempts=0).count() == 2
 
     @pytest.mark.slow
-    def test_row_30_texts_and_answers_that_are_no_good_never_open_it(self, model_server: OpenAIServer) -> None:
+    def test_row_30_rejected_texts_and_invalid_answers_never_open_the_circuit(self, model_server: OpenAIServer) -> None:
         for way in (behave.error(400), behave.error(422), behave.raw("garbage")):
             model_server.always(way)
             for name in ("ada", "bo", "cy"):
@@ -150,7 +150,7 @@ class TestOpening:
 
 
 class TestHolding:
-    """What waits costs nothing."""
+    """Held jobs cost nothing."""
 
     @pytest.mark.slow
     def test_one_query_holds_all_due_jobs_and_no_worker_takes_them(self, model_server: OpenAIServer) -> None:
@@ -182,10 +182,10 @@ class TestHolding:
 
 
 class TestProbes:
-    """An engine is tried again by one job at a time."""
+    """One job at a time probes an engine."""
 
     @pytest.mark.slow
-    def test_row_30_of_many_workers_one_sends_a_probe(self, model_server: OpenAIServer) -> None:
+    def test_row_30_only_one_of_many_workers_sends_a_probe(self, model_server: OpenAIServer) -> None:
         opened(model_server, "cy", "di")
         Circuit.objects.update(next_probe_at=timezone.now())
         at_once(lambda _: Circuit.objects.send_probes(), 8)
@@ -193,7 +193,9 @@ class TestProbes:
         assert timedelta(seconds=28) < circuit().next_probe_at - timezone.now() <= timedelta(seconds=30)
 
     @pytest.mark.slow
-    def test_row_30_each_is_made_by_another_job_and_uses_up_no_attempt(self, model_server: OpenAIServer) -> None:
+    def test_row_30_each_probe_is_another_job_and_does_not_count_as_an_attempt(
+        self, model_server: OpenAIServer
+    ) -> None:
         jobs = opened(model_server, "cy")
         before = [Job.objects.get(pk=job.pk).attempts for job in jobs]
         probes = [ran(send_probe()) for _ in range(6)]
@@ -219,12 +221,12 @@ class TestProbes:
         assert builds().due().get().pk != probe.pk
 
     @pytest.mark.slow
-    def test_row_30_a_settling_is_held_and_is_a_probe_like_any_job(self, model_server: OpenAIServer) -> None:
+    def test_row_30_settling_is_held_and_probes_like_other_jobs(self, model_server: OpenAIServer) -> None:
         sessions = [talk(UserProfile.objects.ensure(name), 30) for name in ("ada", "bo", "cy")]
         model_server.always(behave.error(500))
         for session in sessions:
             run_job(Job.objects.request("settle", session, requested_by="test").job_id)
-        Job.objects.later().update(run_after=timezone.now())  # the first, which failed while the circuit was closed
+        Job.objects.later().update(run_after=timezone.now())  # the first job, which failed while the circuit was closed
         work_off_what_is_due()
         assert Job.objects.held().count() == 3
         for _ in range(3):
@@ -251,10 +253,10 @@ class TestProbes:
 
 
 class TestAnEndpoint:
-    """What is away is away for all that it is asked for."""
+    """An unavailable endpoint is unavailable for all kinds of calls."""
 
     @pytest.mark.slow
-    def test_row_30_its_circuits_take_turns_with_probes_and_one_answer_has_all_tried(
+    def test_row_30_circuits_of_one_endpoint_take_turns_with_probes_and_an_answer_probes_all(
         self, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.EMBEDDING = EmbeddingSettings(base_url=f"{model_server.base_url}/", model="embedder", dimensions=64)
@@ -273,12 +275,12 @@ class TestAnEndpoint:
         assert not Circuit.objects.open().exists()
 
     def sent(self) -> Job:
-        """The only job that is sent out when it is time for every circuit."""
+        """Send the probes of all circuits; return the only one."""
         Circuit.objects.update(next_probe_at=timezone.now() - timedelta(seconds=1))
         Circuit.objects.send_probes()
         return Job.objects.due().get()
 
-    def test_row_30_another_endpoint_has_probes_of_its_own(self, model_server: OpenAIServer) -> None:
+    def test_row_30_another_endpoint_has_its_own_probes(self, model_server: OpenAIServer) -> None:
         jobs = opened(model_server)
         for job in jobs:
             record = CallRecord("embedding", "openai:embedder", 1, error_kind="server_error", error="No.")
@@ -291,11 +293,11 @@ class TestAnEndpoint:
 
 
 class TestOnePersonsText:
-    """A text that an engine can't stand is its person's affair."""
+    """A text that makes an engine fail only affects its person."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("status", "others"), [(500, 10), (403, 3), (400, 3)])
-    def test_row_30_a_text_that_fails_for_ever_delays_nobody_and_fails_visibly(
+    def test_row_30_a_text_that_always_fails_delays_no_others_and_fails_visibly(
         self, model_server: OpenAIServer, status: int, others: int
     ) -> None:
         way = behave.error(status)
@@ -303,7 +305,7 @@ class TestOnePersonsText:
         assert ran(asked("zoe")).status == "completed"
         bad = asked("ada", text=POISON)
         ran(bad)
-        if Circuit.objects.open().exists():  # a refused key, for all one knows, until the first answer to another
+        if Circuit.objects.open().exists():  # considered a refused key, until the first answer to another person
             ran(asked("bo"))
             assert ran(send_probe()).status == "completed"
         for number in range(others):
@@ -315,7 +317,9 @@ class TestOnePersonsText:
         assert (bad.status, bad.attempts) == ("failed", 3)
         assert "status" in bad.error
 
-    def test_row_30_even_two_jobs_of_theirs_in_a_row_hold_nobody_elses(self, model_server: OpenAIServer) -> None:
+    def test_row_30_two_failures_of_one_person_in_a_row_hold_no_jobs_of_others(
+        self, model_server: OpenAIServer
+    ) -> None:
         model_server.always(fails_on(POISON, behave.error(500)))
         first, second = asked("ada", text=POISON), asked("ada", session_id="s2", text=POISON)
         ran(first), ran(second)
@@ -325,7 +329,7 @@ class TestOnePersonsText:
         assert not circuit().is_open and not Job.objects.held().exists()
 
     @pytest.mark.slow
-    def test_row_30_a_person_who_is_alone_loses_nothing_in_an_outage(self, model_server: OpenAIServer) -> None:
+    def test_row_30_the_only_person_loses_nothing_in_an_outage(self, model_server: OpenAIServer) -> None:
         model_server.always(behave.error(500))
         job = asked("ada")
         ran(job), ran(job)
@@ -335,24 +339,24 @@ class TestOnePersonsText:
         assert ran(send_probe()).status == "completed"
 
     @pytest.mark.slow
-    def test_row_30_nor_is_one_who_is_alone_tried_without_end(self, model_server: OpenAIServer) -> None:
+    def test_row_30_a_job_of_the_only_person_fails_eventually(self, model_server: OpenAIServer) -> None:
         model_server.always(behave.error(500))
         job = asked("ada")
         ran(job), ran(job)
         long_ago = timezone.now() - LONE
         Circuit.objects.update(since=long_ago)
-        assert ran(send_probe()).is_held  # its own day has not passed
+        assert ran(send_probe()).is_held  # the job's own limit has not passed
         Job.objects.update(queued_at=long_ago)
         assert ran(send_probe()).status == "failed"
         assert circuit().is_open and not Job.objects.open().exists()
 
 
 class TestIsolation:
-    """A person whose calls fail while others are answered keeps nobody waiting."""
+    """A person whose calls fail while others are answered delays nobody."""
 
     @pytest.fixture
     def bad(self, model_server: OpenAIServer) -> Job:
-        """The job of a person whose text always fails, after somebody else was answered."""
+        """Return the job of a person whose text always fails, after a job of another person completed."""
         model_server.always(fails_on(POISON, behave.error(500)))
         job = ran(asked("ada", text=POISON))
         assert ran(asked("bo")).status == "completed"
@@ -363,7 +367,7 @@ class TestIsolation:
         return run_job(job.job_id)
 
     @pytest.mark.slow
-    def test_row_50_one_failure_of_somebody_else_and_theirs_hold_nobody(
+    def test_row_50_single_failures_of_others_next_to_a_failing_person_hold_no_jobs(
         self, model_server: OpenAIServer, bad: Job
     ) -> None:
         for name in ("cy", "dora"):
@@ -373,12 +377,14 @@ class TestIsolation:
             assert not Circuit.objects.open().exists()
             assert ran(asked(f"{name} and a friend")).status == "completed"
 
-    def test_row_50_an_answer_to_them_ends_it(self, model_server: OpenAIServer, bad: Job) -> None:
+    def test_row_50_an_answer_for_the_person_ends_the_isolation(self, model_server: OpenAIServer, bad: Job) -> None:
         assert circuit().isolated == [bad.subject]
         assert ran(asked("ada", session_id="s2")).status == "completed"
         assert circuit().isolated == []
 
-    def test_row_50_an_outage_holds_them_with_everybody_else(self, model_server: OpenAIServer, bad: Job) -> None:
+    def test_row_50_an_outage_also_holds_the_jobs_of_an_isolated_person(
+        self, model_server: OpenAIServer, bad: Job
+    ) -> None:
         model_server.always(behave.error(503))
         for name in ("cy", "dora"):
             ran(asked(name))
@@ -386,7 +392,7 @@ class TestIsolation:
         for name in ("ada", "bo"):
             assert ran(asked(name, session_id="s2")).is_held
 
-    def test_row_50_an_outage_isolates_nobody(self, model_server: OpenAIServer) -> None:
+    def test_row_50_an_outage_isolates_no_one(self, model_server: OpenAIServer) -> None:
         opened(model_server, "cy")
         ran(send_probe())
         model_server.always(behave.answer_well)
@@ -397,7 +403,7 @@ class TestIsolation:
             ran(job)
         assert circuit().is_open, "their failures open it again"
 
-    def test_row_50_nor_does_one_in_which_calls_about_one_person_were_made(
+    def test_row_50_an_outage_with_calls_for_one_person_isolates_no_one(
         self, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.EMBEDDING = EmbeddingSettings(base_url=f"{model_server.base_url}/", model="embedder", dimensions=64)
@@ -410,7 +416,9 @@ class TestIsolation:
         assert Circuit.objects.get(work="embedding").isolated == []
 
     @pytest.mark.slow
-    def test_row_50_they_are_no_probe_while_anybody_else_waits(self, model_server: OpenAIServer, bad: Job) -> None:
+    def test_row_50_jobs_of_an_isolated_person_are_not_probes_while_others_wait(
+        self, model_server: OpenAIServer, bad: Job
+    ) -> None:
         model_server.always(behave.error(503))
         others = [ran(asked(name)) for name in ("cy", "dora")]
         ran(asked("ada", session_id="s2"))
@@ -419,14 +427,16 @@ class TestIsolation:
         assert all(job.pk != after.pk for job, after in pairwise(probes))
 
     @pytest.mark.slow
-    def test_row_50_their_new_jobs_take_no_probe_from_others(self, model_server: OpenAIServer) -> None:
+    def test_row_50_new_jobs_of_a_failing_person_do_not_take_probes_from_others(
+        self, model_server: OpenAIServer
+    ) -> None:
         opened(model_server)
         Circuit.objects.update(next_probe_at=timezone.now())
         assert ran(asked("ada", session_id="s2")).is_held
         Job.objects.filter(session__session_id="s2").delete()
         assert circuit().is_probe_due, "for a job that waits already"
 
-    def test_row_50_an_outage_of_two_people_ends_with_a_probe_after_seconds(
+    def test_row_50_the_first_probe_after_failures_of_two_people_is_sent_within_seconds(
         self, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.models.circuit.FIRST_PROBE_SECONDS", 3)
@@ -435,7 +445,7 @@ class TestIsolation:
 
 
 class TestQueries:
-    """Requests keep off an engine that fails too, and keep no job off."""
+    """Requests don't call a failing engine either, and delay no job."""
 
     @pytest.fixture
     def _vectors(self, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,7 +479,7 @@ class TestQueries:
 
 
 @pytest.mark.slow
-def test_row_30_after_an_outage_all_is_caught_up_soon_and_few_calls_were_made(
+def test_row_30_an_outage_causes_few_calls_and_all_jobs_complete_soon_after_it(
     model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0.3)
@@ -492,7 +502,7 @@ def test_row_30_after_an_outage_all_is_caught_up_soon_and_few_calls_were_made(
 
 
 def work_a_moment(names: list[str]) -> None:
-    """What a worker does at each look."""
+    """Do one iteration of a worker."""
     Circuit.objects.send_probes()
     if job := Job.objects.take_next(names, after=Job.FIRST_SUBJECT):
         run_taken(job)
@@ -501,7 +511,7 @@ def work_a_moment(names: list[str]) -> None:
 
 
 class TestTheCommand:
-    """`manage.py build_moments` says why a job is not run."""
+    """`manage.py build_moments` reports why a job is not run."""
 
     def said(self) -> str:
         out = StringIO()

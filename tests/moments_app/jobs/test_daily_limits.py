@@ -1,4 +1,4 @@
-"""Limits a day on calls of models: work waits for the next day, and none is lost."""
+"""Daily limits on model calls: jobs wait for the next day, and none is lost."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -74,7 +74,7 @@ def test_jobs_over_an_applications_call_limit_wait_until_the_next_day(
     assert put_off.run_after == tomorrow()
     assert ran(asked(cleo)).status == "completed"
     next_day()
-    Job.objects.filter(pk=put_off.pk).update(run_after=timezone.now())  # it is midnight
+    Job.objects.filter(pk=put_off.pk).update(run_after=timezone.now())  # as at midnight
     assert ran(put_off).status == "completed"
     assert EngineCall.objects.count() == 3
 

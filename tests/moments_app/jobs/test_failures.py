@@ -1,4 +1,4 @@
-"""Failures put together by their cause, what was said in calls that failed, and trying all anew."""
+"""Failures grouped by cause, the exchanges of failed calls, and retrying all jobs."""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ def _one_attempt(model_server: OpenAIServer, settings: Settings) -> None:
 
 
 def failed(*names: str) -> list[Job]:
-    """A build of each of these people that ran, one after another."""
+    """Run a build for each of these people in order; return the jobs."""
     return [_ran(talk(UserProfile.objects.ensure(name), 30)) for name in names]
 
 
@@ -47,7 +47,7 @@ def test_failures_with_one_cause_form_one_group_of_jobs_and_calls(model_server: 
     jobs = failed("ada", "bo", "cy")
     [failure] = FailureGroup.objects.with_stalled()
     assert (failure.process, failure.engine, failure.kind) == ("build_moments", ENGINE, "invalid_answer")
-    assert (failure.stalled, failure.count) == (3, 6)  # each is asked twice
+    assert (failure.stalled, failure.count) == (3, 6)  # each is called twice
     assert {job.failure_id for job in jobs} == {failure.pk}
     assert EngineCall.objects.filter(failure=failure).count() == 6
     assert sum(count for _, count in failure.by_hour()) == 6
@@ -156,7 +156,7 @@ def test_exchanges_of_successful_calls_are_not_kept(model_server: OpenAIServer) 
 
 
 @pytest.mark.slow
-def test_row_11_what_was_said_goes_with_the_person(model_server: OpenAIServer) -> None:
+def test_row_11_kept_exchanges_are_erased_with_the_person(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada", "bo")
     erase_user("ada", application=DEFAULT, actor="test")

@@ -1,4 +1,4 @@
-"""One person's calls fail forever, and those of others by chance: the others' work is done, and the page says why."""
+"""One person's calls always fail and those of others at random: others' jobs complete, and the page says why."""
 
 import random
 import threading
@@ -29,7 +29,7 @@ PROCESSES = ("build_moments", "form_memories", "roll_summary")
 
 
 def failing(share: float, seed: int) -> Behaviour:
-    """Fail every request with the poison, and a share of all others."""
+    """Fail all requests with the poison, and a share of the others."""
     chance, lock = random.Random(seed), threading.Lock()
 
     def answer(handler: Handler, body: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ def failing(share: float, seed: int) -> Behaviour:
 
 
 def work(done: threading.Event) -> None:
-    """Do what a worker does."""
+    """Work like a worker."""
     names, last = [name for lane in Lane for name in names_in(lane)], Job.FIRST_SUBJECT
     while not done.is_set():
         if job := Job.objects.take_next(names, after=last):
@@ -53,14 +53,14 @@ def work(done: threading.Event) -> None:
 
 
 def keep_time(done: threading.Event) -> None:
-    """Do what the clock does."""
+    """Send probes like the clock."""
     while not done.wait(0.2):
         Circuit.objects.send_probes()
     connection.close()
 
 
 @pytest.mark.slow(seconds=30)
-def test_row_50_the_others_are_done_and_the_page_names_the_person(
+def test_row_50_jobs_of_others_complete_and_the_page_names_the_failing_person(
     model_server: OpenAIServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 30)

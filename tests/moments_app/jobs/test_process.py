@@ -1,4 +1,4 @@
-"""What adding a process takes: one module. Everything that handles jobs then knows it."""
+"""Adding a process takes one module, which all handling of jobs picks up."""
 
 import sys
 from collections.abc import Iterator
@@ -45,11 +45,11 @@ APP = "tests.support.greeting_app"
 
 @pytest.fixture
 def _greeting_app(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The site with one more app, whose module `processes` the product has never heard of."""
+    """Install an additional app with a module `processes` that the product doesn't know."""
     monkeypatch.setattr(jobs_process, "_registered", dict(jobs_process._registered))
     app = AppConfig.create(APP)
     monkeypatch.setitem(apps.app_configs, app.label, app)
-    autodiscover_modules("processes")  # as `MomentsAppConfig.ready` does
+    autodiscover_modules("processes")  # like `MomentsAppConfig.ready`
     yield
     sys.modules.pop(f"{APP}.processes")
 
@@ -63,7 +63,7 @@ def prompt(_greeting_app: None, transactional_db: None) -> PromptResource:
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """Ada's, with a title to be made."""
+    """A session of Ada that needs a title."""
     return talk(ada, 4)
 
 
@@ -78,7 +78,7 @@ def asked(session: Session) -> Job:
 
 @pytest.mark.usefixtures("prompt")
 class TestAProcessOfAnotherApp:
-    """Nothing but its own module names it."""
+    """Only its module names the process."""
 
     def test_it_is_registered_requested_and_run(self, session: Session) -> None:
         assert "greet" in [process.name for process in processes()]
@@ -145,7 +145,7 @@ def test_its_schedule_is_removed_with_its_app(transactional_db: None) -> None:
 
 
 class TestNames:
-    """Each process has one of its own."""
+    """The names of processes are unique."""
 
     def test_two_processes_cannot_share_a_name(self) -> None:
         with pytest.raises(ImproperlyConfigured, match=r"'embed': moments_app.*Embed and .*Another"):
@@ -191,7 +191,7 @@ class TestNames:
 
 
 def queue_as_before(function: str, *args: object) -> None:
-    """Queue a call as processes of an earlier release do."""
+    """Queue a call in the format of an earlier release."""
     task = {"id": "1", "name": "n", "func": function, "args": args, "kwargs": {}}
     OrmQ.objects.create(key="memory", payload=SignedPackage.dumps(task), lock=timezone.now())
 

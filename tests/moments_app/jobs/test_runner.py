@@ -1,4 +1,4 @@
-"""Jobs: every one ends with an outcome, and a failed engine changes nothing but the job."""
+"""Every job ends with an outcome, and a failed engine changes nothing except the job."""
 
 from datetime import time, timedelta
 from decimal import Decimal
@@ -48,13 +48,13 @@ def test_a_job_without_a_model_keeps_its_connection(transactional_db: None) -> N
     assert connection.connection is before
 
 
-# The stalling ones are shown in the engine's own tests; here each would cost seconds.
+# Stalling answers are tested with the engine. Here, each would cost seconds.
 QUICK = [(behaviour, kind) for behaviour, kind in BAD_ANSWERS if kind != "timeout"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), QUICK)
-def test_row_3_a_failed_engine_call_changes_nothing_but_the_job(
+def test_row_3_a_failed_engine_call_changes_only_the_job(
     ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour, kind: str
 ) -> None:
     session = talk(ada, 50)
@@ -73,7 +73,7 @@ def test_row_3_a_failed_engine_call_changes_nothing_but_the_job(
 
 
 @pytest.mark.slow
-def test_row_3_an_engine_that_dies_in_the_second_of_three_calls_leaves_nothing_of_the_first(
+def test_row_3_a_failure_in_the_second_of_three_calls_discards_the_first(
     ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"max_input_tokens": 500})
@@ -93,7 +93,7 @@ def test_row_4_with_an_engine_that_fails_at_random_every_turn_ends_in_exactly_on
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 40, "lag_messages": 5})
     settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 100})
     model_server.always(behave.fails_at_random(0.4))
-    for number in range(200):  # in turn, a few at a time
+    for number in range(200):  # in order, a few at a time
         append(ada, f"s{number % 4}", turns(5, first=number // 4 * 5))
     work_off(rounds=300)
     assert set(Job.objects.values_list("status", flat=True)) == {"completed"}
@@ -147,7 +147,9 @@ def test_the_delay_doubles_after_each_failure(ada: UserProfile, model_server: Op
         Job.objects.update(run_after=timezone.now())
 
 
-def test_row_21_a_429_is_not_work_done_and_its_wait_is_respected(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_row_21_a_429_is_a_failure_and_its_retry_after_is_respected(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
     model_server.always(behave.error(429, {"Retry-After": "120"}))
     session = talk(ada, 50)
     job = ran(asked(session))
@@ -158,9 +160,9 @@ def test_row_21_a_429_is_not_work_done_and_its_wait_is_respected(ada: UserProfil
 
 
 class TestRecovery:
-    """Work that nobody works on is found."""
+    """Abandoned jobs are recovered."""
 
-    def test_row_5_a_job_whose_worker_fell_silent_is_taken_from_it(
+    def test_row_5_a_job_without_a_heartbeat_is_taken_from_its_worker(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 50)
@@ -171,19 +173,19 @@ class TestRecovery:
         Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
         assert recover_jobs().taken_over == 1
         assert ran(job).status == "completed"
-        # The worker wasn't dead after all: its claim is gone, and nothing it says counts any more.
+        # The worker was still alive: its claim is lost, and its results no longer count.
         dead.fail("too late")
         job.refresh_from_db()
         assert (job.status, job.attempts) == ("completed", 2)
 
-    def test_row_25_what_a_worker_lost_with_its_connection_is_put_back(self, ada: UserProfile) -> None:
+    def test_row_25_a_job_that_a_worker_lost_with_its_connection_is_requeued(self, ada: UserProfile) -> None:
         job = asked(talk(ada, 50))
         assert Job.objects.take_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
         assert recover_jobs(idle="another").taken_over == 0
         assert recover_jobs(idle="this one").taken_over == 1
         assert ran(job).status == "completed"
 
-    def test_row_25_a_job_whose_worker_died_twice_waits_as_if_it_were_found_by_its_silence(
+    def test_row_25_a_job_whose_worker_died_twice_waits_as_long_as_a_stale_job(
         self, ada: UserProfile, settings: Settings
     ) -> None:
         job = asked(talk(ada, 50))
@@ -213,7 +215,7 @@ class TestRecovery:
         assert recover_jobs() == Recovered()
         assert queued_job_ids() == []
 
-    def test_row_5_work_that_waits_too_long_shows_in_readiness_and_metrics(self, ada: UserProfile, client: Any) -> None:
+    def test_row_5_work_that_waits_too_long_degrades_readiness(self, ada: UserProfile, client: Any) -> None:
         asked(talk(ada, 50))
         assert client.get("/readyz").status_code == 200
         Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
@@ -223,7 +225,7 @@ class TestRecovery:
         Job.objects.update(status="processing", heartbeat_at=timezone.now() - timedelta(minutes=10))
         assert client.get("/readyz").json()["status"] == "degraded"
 
-    def test_row_5_a_queue_that_cannot_be_read_degrades_a_site_that_serves(self, client: Any) -> None:
+    def test_row_5_an_unreadable_queue_degrades_a_serving_site(self, client: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE moments_app_job RENAME TO elsewhere")
         try:
@@ -242,7 +244,7 @@ def test_the_database_rejects_two_open_jobs_for_one_session(ada: UserProfile) ->
         Job.objects.create(process="build_moments", user=ada, session=session, requested_by="test")
 
 
-def test_row_20_no_secret_gets_into_jobs_or_calls(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_row_20_jobs_and_calls_contain_no_secret(ada: UserProfile, model_server: OpenAIServer) -> None:
     model_server.always(behave.error(401, detail="the key sk-marked-key is wrong"))
     ran(asked(talk(ada, 50)))
     everything = f"{list(Job.objects.values())} {list(EngineCall.objects.values())}"
@@ -251,14 +253,14 @@ def test_row_20_no_secret_gets_into_jobs_or_calls(ada: UserProfile, model_server
 
 
 class TestTheBudgetOfADay:
-    """Caps by calls and by money."""
+    """Daily caps on calls and costs."""
 
     def test_the_cost_of_a_call_depends_on_its_model(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"gpt-4.1-mini": (0.4, 1.6)}})
         ran(asked(talk(ada, 50)))
-        assert EngineCall.objects.get().cost_usd == Decimal("0.000072")  # 100 tokens in, 20 out
+        assert EngineCall.objects.get().cost_usd == Decimal("0.000072")  # 100 input tokens, 20 output tokens
 
     def test_the_cost_is_unknown_without_a_price(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         ran(asked(talk(ada, 50)))

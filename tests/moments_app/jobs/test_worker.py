@@ -1,4 +1,4 @@
-"""The real worker, killed at random points."""
+"""A real worker process, killed at random points."""
 
 import os
 import random
@@ -46,13 +46,13 @@ KILLS = 15 if EVERY_KILL else 8
 
 
 def wait_until_no_job_is_open() -> None:
-    """Wait for the workers; nobody helps them."""
+    """Wait until the workers have finished all jobs."""
     wait_until(lambda: not Job.objects.open().exists())
 
 
 @pytest.mark.slow(seconds=15)
 @pytest.mark.usefixtures("rolling")
-def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_5_a_worker_killed_at_random_points_loses_and_duplicates_nothing(ada: UserProfile, bo: UserProfile) -> None:
     chance = random.Random(7)
     with OpenAIServer() as server:
         server.always(stall(0.05, answer_well))
@@ -70,7 +70,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
             for kill in range(KILLS):
                 talk(ada, 20, session_id=f"s{kill % 5}")
                 talk(bo, 20, session_id=f"s{kill % 3}")
-                wait_until(Job.objects.working().exists)  # a worker that still starts holds nothing
+                wait_until(Job.objects.working().exists)  # otherwise a starting worker has no job yet
                 time.sleep(chance.uniform(0, 0.4))
                 if kill % 5 == 4:
                     cluster.restart()
@@ -78,7 +78,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
                     cluster.kill_member(chance.randrange(100))
             wait_until_no_job_is_open()
             sessions = list(Session.objects.select_related("user"))
-            for session in sessions:  # the worker has thresholds of its own for summaries: a last append makes them due
+            for session in sessions:  # a last append makes summaries due by the worker's thresholds
                 talk(session.user, 2, session_id=session.session_id)
             wait_until_no_job_is_open()
     assert set(Job.objects.values_list("status", flat=True)) <= {"completed", "skipped"}
@@ -100,7 +100,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
 
 
 def apply_here(patch: pytest.MonkeyPatch) -> None:
-    """The thresholds of the worker, for the appends and the sweep of this process."""
+    """Use the worker's thresholds for the appends and the sweep of this process."""
     from django.conf import settings
 
     builder = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 20, "lag_messages": 3})
@@ -119,7 +119,7 @@ def test_an_idle_worker_runs_a_job_that_an_append_made_due(ada: UserProfile) -> 
 
 
 @pytest.mark.slow(seconds=40)
-def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> None:
+def test_row_25_killed_idle_workers_do_not_stop_work(ada: UserProfile) -> None:
     chance = random.Random(11)
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url) as cluster:
         talk(ada, 250, session_id="first")
@@ -127,7 +127,7 @@ def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> N
         for _ in range(40 if EVERY_KILL else 20):
             members = cluster.members()
             if members:
-                with suppress(psutil.NoSuchProcess):  # it is gone already
+                with suppress(psutil.NoSuchProcess):  # it may have ended already
                     chance.choice(members).kill()
             time.sleep(chance.uniform(0, 0.3))
         talk(ada, 250, session_id="second")
@@ -138,7 +138,7 @@ def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> N
 
 
 @pytest.mark.slow
-def test_row_32_six_sessions_of_one_person_take_as_many_calls_as_builds(ada: UserProfile) -> None:
+def test_row_32_six_sessions_of_one_person_take_one_call_per_build(ada: UserProfile) -> None:
     with OpenAIServer() as server:
         server.always(stall(0.3, answer_well))
         for number in range(6):
@@ -153,7 +153,7 @@ def test_row_32_six_sessions_of_one_person_take_as_many_calls_as_builds(ada: Use
 
 
 @pytest.mark.slow
-def test_row_25_a_job_whose_worker_is_killed_is_taken_over_long_before_it_counts_as_silent(
+def test_row_25_a_job_of_a_killed_worker_is_taken_over_long_before_it_is_stale(
     ada: UserProfile, bo: UserProfile
 ) -> None:
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url, JOBS__STALE_SECONDS="3600") as cluster:
@@ -174,7 +174,7 @@ def _kill_who_works() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("rolling")
-def test_row_30_a_summary_waits_for_no_embedding_at_an_endpoint_that_hangs(
+def test_row_30_a_summary_does_not_wait_for_embeddings_at_a_hanging_endpoint(
     embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile
 ) -> None:
     endpoint = {"EMBEDDING__PROVIDER": "openai", "EMBEDDING__BASE_URL": embeddings_server.base_url}
@@ -192,13 +192,13 @@ def test_row_30_a_summary_waits_for_no_embedding_at_an_endpoint_that_hangs(
 
 
 class TestTurns:
-    """Whose job a worker takes next."""
+    """The order in which a worker claims jobs."""
 
     def taken(self, *, after: int = Job.FIRST_SUBJECT) -> Job | None:
         return Job.objects.take_next(["build_moments"], after=after)
 
     @pytest.mark.slow
-    def test_row_32_work_about_one_person_is_taken_one_at_a_time(self, ada: UserProfile) -> None:
+    def test_row_32_jobs_of_one_person_are_claimed_one_at_a_time(self, ada: UserProfile) -> None:
         talk(ada, 250, session_id="s1"), talk(ada, 250, session_id="s2")
         first = self.taken()
         assert first is not None
@@ -228,7 +228,7 @@ class TestTurns:
             job.complete({})
         assert order == ["ada", "bo", "ada", "ada", "ada"]
 
-    def test_row_32_what_a_person_waits_for_comes_before_all_their_other_work(
+    def test_row_32_urgent_jobs_of_a_person_are_claimed_before_their_others(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:
         for number in range(3):
@@ -244,7 +244,7 @@ class TestTurns:
         assert taken == [(ada, "roll_summary"), (bo, "embed"), *[(ada, "roll_summary")] * 2, (ada, "embed")]
 
     @pytest.mark.slow
-    def test_row_32_two_workers_never_take_jobs_of_one_person_at_once(self, ada: UserProfile) -> None:
+    def test_row_32_workers_never_claim_jobs_of_one_person_concurrently(self, ada: UserProfile) -> None:
         for number in range(8):
             talk(ada, 250, session_id=f"s{number}")
         taken = [job for job in at_once(lambda _: self.taken(), 8) if job]
@@ -279,7 +279,7 @@ def test_an_endless_task_is_aborted(transactional_db: None, settings: Settings) 
     job = Job.objects.get(process=TASK)
     assert (job.status, job.attempts, job.held_by) == ("queued", 1, "backoff")
     assert job.error.startswith("TookTooLong in ")
-    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)  # nothing is left that ends whoever runs on
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)  # no timer is left that would end a later job
 
 
 def end_this_worker_when_a_task_failed() -> None:
@@ -309,7 +309,7 @@ def test_an_idle_worker_finds_a_task_after_a_lost_notification(
 
 def queue_a_task_silently_and_end_this_worker() -> None:
     try:
-        time.sleep(1)  # the worker is idle
+        time.sleep(1)  # until the worker is idle
         async_task("time.sleep", 0)  # tests send no notifications
         wait_until(Job.objects.filter(process=TASK, status="completed").exists)
     finally:
@@ -360,7 +360,7 @@ def test_row_47_a_schedule_that_has_not_run_for_three_intervals_degrades_the_sit
 
 
 @pytest.mark.parametrize(("workers", "state"), [(4, "up"), (5, "degraded")])
-def test_row_47_a_schedule_that_waits_for_a_running_job_is_late_only_where_it_has_a_worker_of_its_own(
+def test_row_47_a_schedule_behind_a_running_job_is_late_only_with_a_dedicated_worker(
     transactional_db: None, settings: Settings, workers: int, state: str
 ) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"workers": workers})
@@ -373,7 +373,7 @@ def test_row_47_a_schedule_that_waits_for_a_running_job_is_late_only_where_it_ha
     Job.objects.filter(task="count_words").update(queued_at=waited, run_after=waited)
     assert judge().state == state
     long.complete({})
-    assert judge().state == "degraded"  # nothing is left that it could wait for
+    assert judge().state == "degraded"  # no work is left to wait for
 
 
 def test_a_worker_that_can_rest_ends_if_it_is_idle(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,8 +384,8 @@ def test_a_worker_that_can_rest_ends_if_it_is_idle(transactional_db: None, monke
 
 @pytest.fixture
 def woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """The times at which this process was asked to start the workers that rest."""
-    monkeypatch.setattr(os, "getppid", os.getpid)  # the root is this process
+    """The times at which this process was told to start resting workers."""
+    monkeypatch.setattr(os, "getppid", os.getpid)  # this process is the root
     times: list[float] = []
     before = signal.signal(WAKE, lambda *_: times.append(time.monotonic())), signal.getsignal(signal.SIGALRM)
     yield times
@@ -453,9 +453,9 @@ def _two_workers() -> None:
 
 @pytest.fixture
 def last_worker(transactional_db: None, settings: Settings) -> Iterator[None]:
-    """Two workers, of which the first rests."""
+    """Run two workers, of which the first rests."""
     settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.1})
-    connection.ensure_connection()  # the one that tests keep, which the forks would share
+    connection.ensure_connection()  # the connection kept between tests, which the forks would share
     connection.close()
     root = Fork("The root", _two_workers)
     root.start()

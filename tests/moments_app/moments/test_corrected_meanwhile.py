@@ -1,4 +1,4 @@
-"""A fact that is corrected while an engine reads: nothing is written from what it read before the correction."""
+"""A fact that is corrected while an engine works: nothing derived from the outdated text is stored."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +23,7 @@ SAID = "My daughter is called Maya."
 
 
 def daughter(user: UserProfile) -> MemoryAtom:
-    """A fact, from the first turn of a session."""
+    """Create a fact from the first turn of a session."""
     at = datetime(2025, 1, 20, tzinfo=UTC)
     said = [NewMessage("user", SAID, created_at=at), NewMessage("assistant", "A lovely name.", created_at=at)]
     session = arrived_when_said(append(user, "s1", said).session)
@@ -40,7 +40,7 @@ def run(process: str, session: Session) -> Job:
 
 
 def correct_meanwhile(model: OpenAIServer, fact: MemoryAtom) -> None:
-    """Have the fact corrected while the model answers the next request."""
+    """Correct the fact while the model answers the next request."""
 
     def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
         on_its_own_connection(lambda: correct(fact, correcting("User: My daughter is called Mia."), requested_by="t"))
@@ -50,7 +50,7 @@ def correct_meanwhile(model: OpenAIServer, fact: MemoryAtom) -> None:
 
 
 @pytest.mark.parametrize("process", ["build_moments", "settle"])
-def test_row_2_a_journey_tells_no_headline_that_was_corrected_meanwhile(
+def test_row_2_a_journey_contains_no_summary_that_was_corrected_during_the_job(
     ada: UserProfile, model_server: OpenAIServer, process: str
 ) -> None:
     fact = daughter(ada)
@@ -67,7 +67,7 @@ def test_row_2_a_journey_tells_no_headline_that_was_corrected_meanwhile(
 
 
 @pytest.mark.parametrize("process", ["build_moments", "settle", "rebuild_moments"])
-def test_row_2_turns_that_were_corrected_meanwhile_are_read_again(
+def test_row_2_turns_that_were_corrected_during_the_job_are_read_again(
     ada: UserProfile, model_server: OpenAIServer, process: str
 ) -> None:
     fact = daughter(ada)

@@ -49,12 +49,12 @@ def test_ranges_that_cover_the_window_are_unchanged(lengths: list[int]) -> None:
     [
         ([(0, 4), (5, 9)], {0: (0, 4), 1: (5, 9)}),
         ([(5, 9), (0, 4)], {1: (0, 4), 0: (5, 9)}),
-        ([(0, 6), (4, 9)], {0: (0, 6), 1: (7, 9)}),  # overlap: the earlier keeps its part
-        ([(0, 2), (6, 9)], {0: (0, 5), 1: (6, 9)}),  # gap: to the earlier neighbour
-        ([(3, 5), (6, 7)], {0: (0, 5), 1: (6, 9)}),  # at the front: to the first; at the end: to the last
+        ([(0, 6), (4, 9)], {0: (0, 6), 1: (7, 9)}),  # overlap: the earlier one keeps its part
+        ([(0, 2), (6, 9)], {0: (0, 5), 1: (6, 9)}),  # gap: goes to the earlier neighbor
+        ([(3, 5), (6, 7)], {0: (0, 5), 1: (6, 9)}),  # at the start: goes to the first; at the end: goes to the last
         ([(0, 99)], {0: (0, 9)}),
-        ([(0, 9), (2, 5)], {0: (0, 9)}),  # nothing is left of it
-        ([(8, 2), (0, 3)], {1: (0, 9)}),  # the wrong way round
+        ([(0, 9), (2, 5)], {0: (0, 9)}),  # no part of it is left
+        ([(8, 2), (0, 3)], {1: (0, 9)}),  # reversed
     ],
 )
 def test_ranges_are_clipped_sorted_cut_and_filled(
@@ -76,5 +76,5 @@ def test_a_split_keeps_tool_results_with_their_call() -> None:
     assert split([10, 10, 10, 10, 10], 30, glued) == [range(0, 1), range(1, 4), range(4, 5)]
 
 
-def test_row_7_a_turn_larger_than_the_window_makes_a_part_of_its_own() -> None:
+def test_row_7_a_turn_larger_than_the_window_is_a_separate_part() -> None:
     assert split([5, 900, 5], 100, [False] * 3) == [range(0, 1), range(1, 2), range(2, 3)]

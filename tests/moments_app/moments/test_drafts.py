@@ -1,4 +1,4 @@
-"""One write: a formation drafts the episodes of its turns; a build publishes them without reading the turns again."""
+"""Formation drafts the episodes of its turns, and a build publishes them without reading the turns again."""
 
 import json
 from typing import Any
@@ -34,12 +34,12 @@ def chats(server: OpenAIServer) -> list[dict[str, Any]]:
 
 
 def read(server: OpenAIServer) -> list[str]:
-    """The text of each turn that the model was sent, as often as it was."""
+    """Return the text of each turn in the requests, including repetitions."""
     return [turn["text"] for body in chats(server) for turn in behave.turns_of(body)]
 
 
 def drafts() -> list[tuple[int, int]]:
-    """The ranges that drafts cover."""
+    """Return the ranges of drafts."""
     return list(EpisodeDraft.objects.order_by("first_sequence").values_list("first_sequence", "last_sequence"))
 
 
@@ -88,7 +88,7 @@ def test_a_build_sends_only_turns_that_no_formation_has_read(ada: UserProfile, m
 
 
 def with_a_gap(user: UserProfile) -> Session:
-    """A session of 40 turns: all are formed, and only the last 20 are in a draft."""
+    """Return a session of 40 turns that are all formed, where only the last 20 have a draft."""
     session = talk(user, 20)
     form(session)
     EpisodeDraft.objects.all().delete()
@@ -98,7 +98,7 @@ def with_a_gap(user: UserProfile) -> Session:
 
 
 def text_of(session: Session, *, before: int) -> list[str]:
-    """The text of the turns before a sequence, in order."""
+    """Return the texts of the turns before a sequence, in order."""
     said = session.messages.turns().filter(sequence__lt=before).order_by("sequence")
     return list(said.values_list("content", flat=True))
 
@@ -190,9 +190,7 @@ def test_builds_read_the_turns_without_a_model_or_combined_calls(
 
 
 @pytest.mark.slow
-def test_row_3_where_the_episodes_are_bad_they_are_asked_for_by_themselves(
-    ada: UserProfile, model_server: OpenAIServer
-) -> None:
+def test_row_3_invalid_episodes_are_requested_separately(ada: UserProfile, model_server: OpenAIServer) -> None:
     def without_moments(handler: behave.Handler, body: dict[str, Any]) -> None:
         answer = behave.right_answer(body)
         handler.complete(json.dumps({"memories": answer["memories"]}))
@@ -206,7 +204,7 @@ def test_row_3_where_the_episodes_are_bad_they_are_asked_for_by_themselves(
 
 
 @pytest.mark.slow
-def test_row_3_where_the_episodes_stay_bad_the_statements_are_kept_and_a_build_asks_again(
+def test_row_3_statements_are_kept_without_valid_episodes_which_a_build_requests_again(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     def without_moments(handler: behave.Handler, body: dict[str, Any]) -> None:
@@ -241,7 +239,7 @@ def test_an_outage_during_the_call_for_episodes_fails_the_formation(
 
 
 @pytest.mark.slow
-def test_row_10_a_retraction_takes_drafts_with_it_and_its_undoing_brings_them_back(
+def test_row_10_a_retraction_withdraws_drafts_and_an_undo_restores_them(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 30)
@@ -256,7 +254,7 @@ def test_row_10_a_retraction_takes_drafts_with_it_and_its_undoing_brings_them_ba
 
 
 @pytest.mark.slow
-def test_row_10_a_retraction_takes_every_moment_of_the_call_that_had_the_turn(
+def test_row_10_a_retraction_withdraws_all_moments_of_the_call_that_had_the_turn(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 50)
@@ -264,18 +262,18 @@ def test_row_10_a_retraction_takes_every_moment_of_the_call_that_had_the_turn(
     build(session)
     build(session, lag=0)
     retract(Session.objects.get(), [49], reason="planted", requested_by="test")
-    assert not Moment.objects.exists()  # all of them are of one call
+    assert not Moment.objects.exists()  # all of them belong to one call
 
 
 @pytest.mark.slow
-def test_row_10_a_retraction_takes_a_moment_whose_text_tells_of_a_turn_that_is_not_built_yet(
+def test_row_10_a_retraction_withdraws_a_moment_drafted_with_a_turn_that_is_not_built_yet(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 50)
     form(session)
     build(session)
     session.refresh_from_db()
-    assert session.built_to == 34  # the draft of turns 20 to 39 is cut there
+    assert session.built_to == 34  # the draft of turns 20 to 39 ends there
     made = retract(session, [37], reason="planted", requested_by="test")
     assert not Moment.objects.exists()
     build(Session.objects.get(), lag=0)
@@ -297,7 +295,7 @@ def test_row_10_undoing_a_retraction_removes_a_moment_that_was_drafted_without_t
     assert not Moment.objects.exists()
 
 
-def test_row_9_drafts_are_seen_by_their_person_alone(
+def test_row_9_drafts_are_visible_only_to_their_person(
     ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
 ) -> None:
     for user in (ada, bo):

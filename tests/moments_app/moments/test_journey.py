@@ -1,4 +1,4 @@
-"""The journey across a person's moments: how it is derived, what engines are told of it, and where it is kept."""
+"""The journey across a person's moments: how it is derived, what engines receive of it, and where it is stored."""
 
 import json
 import re
@@ -22,7 +22,7 @@ MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def given(server: OpenAIServer) -> list[list[list[str]]]:
-    """The latest moments that each call for moments was told of."""
+    """Return the latest moments in each request for moments."""
     found = []
     for body in server.requests:
         first = body["messages"][1]["content"].splitlines()[0]
@@ -32,13 +32,13 @@ def given(server: OpenAIServer) -> list[list[list[str]]]:
 
 
 def told_at(session: Session) -> list[str]:
-    """The journey at each boundary of a session."""
+    """Return the journey at each boundary of a session."""
     events = session.messages.partitions().order_by("pk")
     return [event.payload["recent_moments_summary"] for event in events if event.payload]
 
 
 class TestText:
-    """The text, whoever wrote the moments."""
+    """The text of the journey, from any engine."""
 
     def test_each_recent_moment_has_a_dated_line(self) -> None:
         days = [MONDAY - timedelta(days=day) for day in (3, 60)]
@@ -63,7 +63,7 @@ class TestText:
 
 @pytest.mark.django_db(transaction=True)
 class TestModel:
-    """With a model behind the builds."""
+    """Builds with a model."""
 
     @pytest.mark.slow
     def test_the_journey_is_passed_from_call_to_call_and_build_to_build(

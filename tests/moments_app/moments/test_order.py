@@ -1,4 +1,4 @@
-"""What happened later comes later, whatever was built, imported, retried or made anew first."""
+"""Moments are ordered by time, in whatever order they were built, imported, retried or rebuilt."""
 
 from datetime import timedelta
 from itertools import permutations
@@ -36,18 +36,18 @@ DAYS = {"first": 0, "second": 100, "third": 200}
 
 
 def converse(user: UserProfile, name: str) -> Session:
-    """A session of its own day."""
+    """Create a session on its day."""
     return talk(user, 45, session_id=name, days=DAYS[name])
 
 
 def in_time(user: UserProfile) -> list[str]:
-    """Keys, the latest first, found out without the order that is tested."""
+    """Return the keys, newest first, computed without the tested order."""
     rows = Moment.objects.for_user(user).values_list("source_session__session_id", "first_sequence", "key")
     return [key for *_, key in sorted(rows, key=lambda row: (DAYS[row[0]], row[1]), reverse=True)]
 
 
 def assert_one_order_everywhere(user: UserProfile, service: Api, root: Client) -> None:
-    """List, chain, context, latest boundary and the operator's pages say the same."""
+    """Check that list, chain, context, latest boundary and operator pages have the same order."""
     keys = in_time(user)
     assert_chain_is_whole(user)
     listed = service.get("moments", user_id=user.user_id, limit=200).json()["moments"]
@@ -66,7 +66,7 @@ def assert_one_order_everywhere(user: UserProfile, service: Api, root: Client) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("order", list(permutations(DAYS)))
-def test_row_37_sessions_built_in_any_order_are_one_chain_and_one_order_everywhere(
+def test_row_37_sessions_built_in_any_order_form_one_chain_with_one_order_everywhere(
     ada: UserProfile, bo: UserProfile, service: Api, root: Client, order: list[str]
 ) -> None:
     sessions = {name: converse(ada, name) for name in DAYS}
@@ -80,7 +80,7 @@ def test_row_37_sessions_built_in_any_order_are_one_chain_and_one_order_everywhe
 
 
 @pytest.mark.slow
-def test_row_37_a_build_that_failed_and_was_tried_again_stands_where_it_happened(
+def test_row_37_the_moments_of_a_retried_build_are_in_order_of_time(
     ada: UserProfile, service: Api, root: Client, model_server: OpenAIServer
 ) -> None:
     sessions = {name: converse(ada, name) for name in DAYS}
@@ -98,9 +98,7 @@ def test_row_37_a_build_that_failed_and_was_tried_again_stands_where_it_happened
 
 
 @pytest.mark.slow
-def test_row_37_moments_made_anew_or_put_back_stand_where_they_stood(
-    ada: UserProfile, service: Api, root: Client
-) -> None:
+def test_row_37_rebuilt_and_restored_moments_keep_their_place(ada: UserProfile, service: Api, root: Client) -> None:
     sessions = {name: converse(ada, name) for name in DAYS}
     for session in sessions.values():
         build(session, lag=0)
@@ -116,7 +114,7 @@ def test_row_37_moments_made_anew_or_put_back_stand_where_they_stood(
 
 
 @pytest.mark.slow
-def test_row_37_an_import_is_linked_into_what_is_there(
+def test_row_37_imported_moments_are_linked_with_existing_ones(
     ada: UserProfile, service: Api, root: Client, tmp_path: Path
 ) -> None:
     for name in ("third", "first"):
@@ -130,7 +128,7 @@ def test_row_37_an_import_is_linked_into_what_is_there(
 
 
 @pytest.mark.slow
-def test_row_37_the_engine_is_told_of_what_came_before_in_time(
+def test_row_37_the_engine_receives_the_moments_that_are_earlier_in_time(
     ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
     for name in ("third", "first"):
@@ -141,9 +139,7 @@ def test_row_37_the_engine_is_told_of_what_came_before_in_time(
 
 
 @pytest.mark.parametrize("where", [0, 1, 5, 17, 20])
-def test_row_37_one_that_arrives_in_between_changes_its_three_neighbours_and_nothing_else(
-    ada: UserProfile, where: int
-) -> None:
+def test_row_37_an_inserted_moment_changes_only_its_three_neighbors(ada: UserProfile, where: int) -> None:
     moments = remember(ada, 20)
     before = dict(Moment.objects.values_list("pk", "previous_moment_keys"))
     fields = {field.attname: getattr(moments[0], field.attname) for field in Moment._meta.concrete_fields}
@@ -161,8 +157,8 @@ def test_row_37_one_that_arrives_in_between_changes_its_three_neighbours_and_not
 
 
 @pytest.mark.slow
-def test_row_37_linking_costs_the_same_however_many_moments_come_later(ada: UserProfile) -> None:
-    """By the rows that its plan reads: a few for each place, by the index that begins with the person."""
+def test_row_37_linking_takes_constant_work_however_many_moments_are_later(ada: UserProfile) -> None:
+    """Count the rows that the plan reads: a few per place, by the index that starts with the person."""
     place = remember(ada, 200)[2]
     for number in range(3):
         remember(UserProfile.objects.ensure(f"person-{number}"), 100)
@@ -193,7 +189,7 @@ def _read_by(node: dict[str, Any]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("as_request", [False, True])
-def test_row_37_the_latest_and_neighbours_are_read_by_one_index(ada: UserProfile, as_request: bool) -> None:
+def test_row_37_the_latest_moments_and_neighbors_are_read_by_one_index(ada: UserProfile, as_request: bool) -> None:
     moments = remember(ada, 600)
     for number in range(4):
         remember(UserProfile.objects.ensure(f"person-{number}"), 300)
@@ -212,7 +208,7 @@ def test_row_37_the_latest_and_neighbours_are_read_by_one_index(ada: UserProfile
 
 
 @pytest.mark.slow
-def test_row_37_deleting_one_closes_the_chain_in_time(ada: UserProfile, as_ada: Api) -> None:
+def test_row_37_deleting_a_moment_closes_the_chain_in_order_of_time(ada: UserProfile, as_ada: Api) -> None:
     for name in ("third", "first", "second"):
         build(converse(ada, name), lag=0)
     while keys := in_time(ada):

@@ -1,4 +1,4 @@
-"""Moments made anew: the new ones stand where the old ones stood, or nothing changes."""
+"""Rebuilding moments: the new ones replace the old ones, or nothing changes."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def anew(handler: behave.Handler, body: dict[str, Any]) -> None:
-    """Moments of other names than the first time, and another profile."""
+    """Return moments with other names than the first time, and another profile."""
     answer = behave.moments_of(body)
     for number, moment in enumerate(answer["moments"]):
         moment["name"] = f"Anew {number}"
@@ -39,13 +39,13 @@ def anew(handler: behave.Handler, body: dict[str, Any]) -> None:
 
 
 def ask(session: Session) -> Job:
-    """A rebuild, asked for as an operator does."""
+    """Queue a rebuild as an operator does."""
     return Job.objects.request(RebuildMoments.name, session, requested_by="operator:eve", force=True)
 
 
 @pytest.fixture
 def session(model_server: OpenAIServer, transactional_db: None, kept_rows: KeptRows) -> Session:
-    """Three builds, the last turns live."""
+    """A session with three builds and live turns."""
     kept_rows.have("three builds", build_thrice)
     return Session.objects.get()
 
@@ -57,7 +57,7 @@ def build_thrice() -> None:
 
 
 class TestRebuild:
-    """What changes and what doesn't."""
+    """What a rebuild changes."""
 
     @pytest.mark.slow
     def test_all_moments_are_rebuilt_with_the_prompt_in_force(
@@ -156,7 +156,7 @@ class TestRebuild:
 
 
 class TestMeanwhile:
-    """What happens while the engine is thinking."""
+    """Changes while the engine is working."""
 
     def held(self, session: Session, server: OpenAIServer) -> tuple[threading.Thread, Job]:
         job = ask(session)
@@ -175,7 +175,9 @@ class TestMeanwhile:
         return thread, job
 
     @pytest.mark.slow
-    def test_row_2_a_moment_corrected_meanwhile_is_not_lost(self, session: Session, model_server: OpenAIServer) -> None:
+    def test_row_2_a_moment_edited_during_a_rebuild_is_not_lost(
+        self, session: Session, model_server: OpenAIServer
+    ) -> None:
         thread, job = self.held(session, model_server)
         moment = session.moments.earliest("first_sequence")
         moment.summary = "Corrected by hand."
@@ -187,7 +189,7 @@ class TestMeanwhile:
         assert Moment.objects.get(pk=moment.pk).summary == "Corrected by hand."
 
     @pytest.mark.slow
-    def test_row_2_a_build_of_new_turns_goes_on_beside_it(self, session: Session, model_server: OpenAIServer) -> None:
+    def test_row_2_new_turns_can_be_built_during_a_rebuild(self, session: Session, model_server: OpenAIServer) -> None:
         thread, _ = self.held(session, model_server)
         talk(session.user, 60)
         Job.objects.request("build_moments", session, requested_by="test", force=True)
@@ -202,7 +204,7 @@ class TestRetraction:
     """Retracted turns and rebuilt moments."""
 
     @pytest.mark.slow
-    def test_row_10_nothing_of_a_turn_retracted_after_a_rebuild_is_left(
+    def test_row_10_nothing_is_left_of_a_turn_retracted_after_a_rebuild(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
         model_server.always(anew)

@@ -1,4 +1,4 @@
-"""Who looks, and at what."""
+"""Operators, and the data that they see."""
 
 import pytest
 from django.test import Client

@@ -1,4 +1,4 @@
-"""Applications in the admin: a column and a filter where there are several, and nothing of it where there is one."""
+"""Applications in the admin: a column and a filter if there are several, and neither if there is one."""
 
 import re
 
@@ -33,7 +33,7 @@ def root(transactional_db: None) -> Client:
 
 @pytest.fixture
 def shop() -> int:
-    """A second application, with a person who has the same name, a session, a shard and a key."""
+    """A second application, with a person of the same name, a session, a shard and a key."""
     application = Application.objects.create(name="shop").pk
     ada = UserProfile.objects.ensure("ada", application)
     talk(ada, 3, session_id="in-the-shop")

@@ -1,4 +1,4 @@
-"""Items of streams: found, written, corrected, moved, evicted and restored by hand."""
+"""Items of streams: searched, added, edited, moved, evicted and restored by an operator."""
 
 from datetime import UTC, datetime
 from threading import Thread
@@ -29,7 +29,7 @@ def repairs(transactional_db: None) -> MemoryStream:
 
 @pytest.fixture
 def own(ada: UserProfile) -> MemoryStream:
-    """What is known of Ada."""
+    """The user stream of Ada."""
     return MemoryStream.objects.ensure_of_person(ada, "default")
 
 
@@ -38,7 +38,7 @@ def url(atom: MemoryAtom, verb: str) -> str:
 
 
 class TestWriting:
-    """New ones, and corrections."""
+    """Adding and editing items."""
 
     def test_an_operators_item_is_pinned_and_gets_a_vector(self, root: Client, repairs: MemoryStream) -> None:
         before = repairs.last_updated_at
@@ -104,7 +104,7 @@ class TestWriting:
 
 
 class TestChanging:
-    """Evicted, restored, moved."""
+    """Evicting, restoring and moving items."""
 
     def test_evicting_and_restoring_are_in_the_history(self, root: Client, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
@@ -146,8 +146,6 @@ class TestChanging:
 
 
 class TestList:
-    """All items."""
-
     @pytest.mark.slow
     def test_an_item_is_found_by_words_and_by_person(self, root: Client, own: MemoryStream, bo: UserProfile) -> None:
         felt, jack = note(own, "Felt wears out.", "fact"), note(own, "A jack is of wood.", "fact")
@@ -171,7 +169,7 @@ class TestList:
 
 
 class TestProvenance:
-    """Where one comes from."""
+    """The sources of an item."""
 
     @pytest.mark.usefixtures("forming")
     def test_the_page_shows_source_turns_job_prompt_and_last_recall(self, root: Client, ada: UserProfile) -> None:

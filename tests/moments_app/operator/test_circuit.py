@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def circuit(ada: UserProfile) -> Circuit:
-    """One that is open and holds a job."""
+    """An open circuit that holds a job."""
     circuit = Circuit.objects.create(
         engine="openai:gpt",
         work="text",
@@ -65,7 +65,7 @@ def test_closing_asks_for_confirmation_with_the_number_of_held_jobs(root: Client
     assert "Held jobs that become due: 1." in shown and "Close this circuit" in shown
 
 
-def test_row_30_closed_by_hand_all_that_it_held_is_due(root: Client, circuit: Circuit) -> None:
+def test_row_30_closing_a_circuit_makes_its_held_jobs_due(root: Client, circuit: Circuit) -> None:
     assert "is closed" in root.post(url("close", circuit), follow=True).content.decode()
     assert Job.objects.due().filter(process="build_moments").exists()
     circuit.refresh_from_db()

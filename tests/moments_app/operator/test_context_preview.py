@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class TestContextPreview:
-    """What an application would get, looked at."""
+    """What an application would get."""
 
     def url(self, session: Session) -> str:
         return reverse("admin:sessions_app_session_context", args=[session.pk])
@@ -84,4 +84,4 @@ class TestContextPreview:
         Entity.objects.bulk_create(Entity(user=built.user, kind="task", title=f"t{n}") for n in range(50))
         talk(built.user, 100)
         many = queries_of(root, self.url(built))
-        assert many <= few + 1 <= MAX_QUERIES  # links are only looked for when there is something to link
+        assert many <= few + 1 <= MAX_QUERIES  # links are looked up only if there is something to link

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def served(session: Session, *refs: str) -> ContextReceipt:
-    """A receipt of a context with these addresses."""
+    """Create a receipt of a context with these addresses."""
     return ContextReceipt.objects.create(
         context_id=uuid.uuid4(),
         user=session.user,

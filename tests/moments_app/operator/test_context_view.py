@@ -32,4 +32,4 @@ def test_an_unknown_layer_is_left_out(ada: UserProfile) -> None:
 def test_a_layer_has_the_same_color_after_any_layers(root: Client, ada: UserProfile) -> None:
     remember(ada, 1)
     shown = page(root, change_url(served(Session.objects.get())))
-    assert 'rem-layer-3" x="0"' in shown  # moments, of which the color is the fourth
+    assert 'rem-layer-3" x="0"' in shown  # moments, which have the fourth color

@@ -1,4 +1,4 @@
-"""The pages of limits, and the usage on the pages of keys and applications."""
+"""The pages of limits, and usage on the pages of keys and applications."""
 
 from typing import Any
 

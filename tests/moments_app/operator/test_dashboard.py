@@ -1,4 +1,4 @@
-"""The first page of the admin."""
+"""The dashboard."""
 
 from datetime import timedelta
 
@@ -28,7 +28,7 @@ INDEX = reverse("admin:index")
 
 @pytest.fixture
 def worker(transactional_db: None) -> None:
-    """A schedule as a living worker leaves it."""
+    """Run a scheduled task, as a running worker does."""
     job = Job.objects.request_task("count_words", RUN_TASK, "count_words", requested_by="schedule")
     run_job(job.job_id)
 
@@ -91,7 +91,7 @@ def test_kinds_of_failed_calls_link_to_their_list(root: Client, worker: None) ->
 def test_figures_of_charts_are_in_a_table(root: Client, ada: UserProfile) -> None:
     build(talk(ada, 60))
     shown = page(root, INDEX)
-    assert shown.count('<th scope="row">20') == 60  # a table of turns and calls, and one of waits
+    assert shown.count('<th scope="row">20') == 60  # a table of turns and calls, and one of waiting times
     assert shown.count('class="chart"') == 8
 
 
@@ -117,7 +117,7 @@ def test_operators_with_rights_for_sessions_only_see_no_jobs(ada: UserProfile) -
     assert "The model is away." not in shown and "Model calls" not in shown
 
 
-def test_row_18_a_script_in_an_error_is_text(root: Client, ada: UserProfile) -> None:
+def test_row_18_a_script_in_an_error_is_escaped(root: Client, ada: UserProfile) -> None:
     fail(build(talk(ada, 60)), PLANTED)
     UserProfile.objects.update(user_id=PLANTED)
     shown = page(root, INDEX)
@@ -127,13 +127,13 @@ def test_row_18_a_script_in_an_error_is_text(root: Client, ada: UserProfile) -> 
 @pytest.mark.slow
 def test_it_takes_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
     def asked() -> int:
-        cache.clear()  # as after some minutes: what counts the month is counted again
+        cache.clear()  # as some minutes later, when monthly figures are counted again
         with CaptureQueriesContext(connection) as captured:
             page(root, INDEX)
         return len(captured)
 
     fail(build(talk(ada, 60)))
-    page(root, INDEX)  # what is cached for good is cached now
+    page(root, INDEX)  # fills the permanent caches
     few = asked()
     for number in range(12):
         fail(build(talk(UserProfile.objects.ensure(f"person-{number}"), 60, session_id=f"s{number}")))

@@ -1,4 +1,4 @@
-"""The page of embedding models: which is in use, and how far each is."""
+"""The page of embedding models: the active one, and the progress of each."""
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def model(ada: UserProfile) -> EmbeddingModel:
-    """One in use, which has a vector of one of two facts."""
+    """The active model, with a vector for one of two facts."""
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     model = EmbeddingModel.objects.ensure("small", 3)
     first, _ = note(stream, "Felt wears out.", "fact"), note(stream, "A jack is of wood.", "fact")

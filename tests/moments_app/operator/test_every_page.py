@@ -1,4 +1,4 @@
-"""What holds on every page: rights, escaping, and the number of queries."""
+"""Rules for every page: permissions, escaping, and the number of queries."""
 
 import re
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def everything_shown(root: Client) -> list[str]:
-    """The text of every page that shows something of Ada."""
+    """Return the text of every page that shows data of Ada."""
     models = [Session, Moment, UserProfile, Job, PromptResource, Event, Entity, Summary, ContextReceipt]
     pages = [page(root, list_url(model)) for model in models]
     return pages + [page(root, change_url(thing)) for model in models for thing in model._default_manager.all()[:4]]
@@ -66,7 +66,7 @@ def test_row_18_a_script_in_any_text_is_shown_and_never_run(root: Client, ada: U
 
 
 @pytest.mark.slow
-def test_row_18_a_viewer_sees_every_page_and_changes_nothing(built: Session, prompt: PromptResource) -> None:
+def test_row_18_a_viewer_sees_every_page_but_cannot_change_anything(built: Session, prompt: PromptResource) -> None:
     viewer = operator("view_")
     everything_shown(viewer)
     moment, before = Moment.objects.earliest("id"), Moment.objects.count()

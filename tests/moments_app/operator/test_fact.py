@@ -1,4 +1,4 @@
-"""The operator's pages of facts in time: as of a day, corrected with all that says the same, and asked about."""
+"""The operator's pages of facts in time: as of a day, corrections of everything that says the same, and searches."""
 
 import pytest
 from django.test import Client

@@ -1,4 +1,4 @@
-"""Failures as an operator sees them: each cause once, whom it hit, what waits, and what is to be done."""
+"""The pages of failures: each cause once, with the people it affected, the held jobs, and what to do."""
 
 import re
 from datetime import timedelta
@@ -27,7 +27,7 @@ CALLS: EngineCallQuerySet = EngineCall.objects  # type: ignore[assignment]
 
 
 def fail(*names: str, kind: str = "invalid_answer", error: str = "It gave no valid answer.") -> FailureGroup:
-    """A build of each of these people that failed so."""
+    """Create a failed build for each of these people."""
     for name in names:
         session = talk(UserProfile.objects.ensure(name), 30)
         job = Job.objects.request("build_moments", session, requested_by="append")
@@ -39,14 +39,14 @@ def fail(*names: str, kind: str = "invalid_answer", error: str = "It gave no val
 
 
 def press(client: Client, failure: FailureGroup, button: str, cause: str = "") -> int:
-    """Press a button of an incident on the page of a failure: of the one with this cause, or of the only one."""
+    """Press a button on the page of a failure, for the incident with this cause, or for the only one."""
     [key] = [incident.key for incident in incidents_of(failure) if cause in incident.cause]
     url = reverse(f"admin:moments_app_failuregroup_{button}", args=[failure.pk])
     return client.post(url, {"incident": key}).status_code
 
 
 def answered(name: str) -> None:
-    """A call about a person that was answered."""
+    """Create a successful call for a person."""
     session = talk(UserProfile.objects.ensure(name), 30)
     job = Job.objects.request("build_moments", session, requested_by="append")
     CALLS.keep(CallRecord("moment-builder", ENGINE, 5), job=job)
@@ -61,7 +61,7 @@ def test_the_card_shows_cause_missing_memory_and_remedy(root: Client) -> None:
     assert "3 failed, 0 waiting jobs" in shown and "3 people: " in shown and ">ada</a>" in shown
     assert "If nobody acts, these stay missing: moments of new messages (3 jobs)." in shown
     assert "Read a failed answer, and change the prompt or the model. Then press Try one" in shown
-    assert "failed permanently" not in shown  # the card has counted them
+    assert "failed permanently" not in shown  # the incident already counts them
     assert change_url(failure) in shown
     assert "All is well" not in shown
 
@@ -85,7 +85,7 @@ def test_unfinished_work_is_shown_before_newer_resolved_failures(root: Client) -
         FailureGroup.objects.create(process=f"process-{number}", engine=ENGINE, kind="timeout", count=1)
     shown = page(root, INDEX)
     assert f"<h3>{ENGINE} rejects texts</h3>" in shown and "8 failed, 0 waiting jobs" in shown
-    assert "process-9" not in shown  # no work waits for it
+    assert "process-9" not in shown  # no job waits for it
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_one_outage_is_one_card_that_counts_each_job_once(root: Client, bo: User
     shown = page(root, INDEX)
     assert shown.count('<li class="rem-incident">') == 1
     assert "4 failed, 1 waiting job<" in shown and "5 people: " in shown
-    assert "The circuit" not in shown  # it is told once
+    assert "The circuit" not in shown  # it is mentioned once
     assert press(root, failure, "retry") == 302
     assert not Job.objects.filter(status="failed").exists()  # of all processes
 
@@ -152,7 +152,7 @@ def test_a_muted_incident_stays_on_the_dashboard(root: Client) -> None:
 
 def test_a_failure_without_muted_incidents_is_not_shown_as_muted(root: Client) -> None:
     failure = fail("ada")
-    FailureGroup.objects.update(muted_at=timezone.now(), muted_by="operator:eve")  # by an earlier release
+    FailureGroup.objects.update(muted_at=timezone.now(), muted_by="operator:eve")  # muted by an earlier release
     assert "Muted by" not in page(root, change_url(failure))
     assert change_url(failure) in page(root, list_url(FailureGroup), muted="0")
     assert change_url(failure) not in page(root, list_url(FailureGroup), muted="1")
@@ -164,7 +164,7 @@ def test_a_failure_without_muted_incidents_is_not_shown_as_muted(root: Client) -
 
 @pytest.fixture
 def shared() -> FailureGroup:
-    """A failure that hit Bo by chance, and Ada because of her text."""
+    """A failure that affected Bo by chance, and Ada because of her text."""
     failure = fail("ada", "bo", kind="rejected", error="It answered with status 400.")
     answered("calvin")
     again = CallRecord("moment-builder", ENGINE, 5, error_kind="rejected", error="It answered with status 400.")
@@ -179,7 +179,7 @@ def test_row_50_each_incident_of_a_failure_has_its_card_and_buttons(root: Client
 
 
 @pytest.mark.parametrize("button", ["try", "retry"])
-def test_row_50_a_button_of_a_persons_incident_runs_no_job_of_others(
+def test_row_50_a_button_of_a_persons_incident_runs_only_their_jobs(
     root: Client, shared: FailureGroup, button: str
 ) -> None:
     assert press(root, shared, button, "ada") == 302
@@ -189,7 +189,7 @@ def test_row_50_a_button_of_a_persons_incident_runs_no_job_of_others(
     }
 
 
-def test_row_50_muting_a_persons_incident_mutes_no_other(root: Client, shared: FailureGroup) -> None:
+def test_row_50_muting_a_persons_incident_mutes_only_that_one(root: Client, shared: FailureGroup) -> None:
     assert press(root, shared, "mute", "ada") == 302
     assert page(root, INDEX).count("rem-incident-muted") == 1
 
@@ -261,7 +261,7 @@ def test_retrying_all_asks_for_confirmation_with_the_number_of_jobs(root: Client
     assert re.search(r'<details class="rem-confirm">(?:(?!</details>).)*Retry 3 jobs</button>', shown, re.S)
 
 
-def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:
+def test_row_18_a_viewer_sees_a_failure_but_cannot_change_anything() -> None:
     failure = fail("ada")
     viewer = operator("view_")
     shown = page(viewer, change_url(failure))
@@ -272,7 +272,7 @@ def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_row_18_scripts_in_errors_and_answers_are_text(root: Client) -> None:
+def test_row_18_scripts_in_errors_and_answers_are_escaped(root: Client) -> None:
     UserProfile.objects.ensure(PLANTED)
     failure = fail(PLANTED, error=PLANTED)
     urls = [change_url(failure), list_url(FailureGroup), change_url(EngineCall.objects.get()), INDEX]

@@ -1,4 +1,4 @@
-"""The page that finds everything."""
+"""The page that searches everything."""
 
 import pytest
 from django.test import Client

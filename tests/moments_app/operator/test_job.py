@@ -41,7 +41,7 @@ def history(job: Job) -> list[str]:
 
 
 class TestList:
-    """Finding the jobs one looks for."""
+    """Searching for jobs."""
 
     def test_only_failed_jobs_are_retried(self, root: Client, failed: Job, bo: UserProfile) -> None:
         completed = build(talk(bo, 60))
@@ -131,7 +131,7 @@ class TestList:
 
 
 class TestPage:
-    """One job, told."""
+    """The page of a job."""
 
     def test_a_failed_job_shows_its_error_and_can_be_retried(self, root: Client, failed: Job) -> None:
         shown = page(root, change_url(failed))
@@ -172,7 +172,7 @@ class TestPage:
         shown = " ".join(root.get(change_url(job)).content.decode().split())
         assert "archived turns of &lt;s1&gt; that can't be read: 0–23, 30–30. <em>manage.py verify</em>" in shown
 
-    def test_row_18_a_script_in_what_it_carries_is_text(self, root: Client, failed: Job) -> None:
+    def test_row_18_a_script_in_a_job_is_escaped(self, root: Client, failed: Job) -> None:
         Job.objects.update(error=PLANTED, params={PLANTED: PLANTED}, result={PLANTED: PLANTED}, requested_by=PLANTED)
         assert PLANTED not in page(root, change_url(failed))
 
@@ -185,7 +185,7 @@ class TestPage:
         assert queries_of(root, change_url(few)) == queries_of(root, change_url(many)) <= MAX_QUERIES
 
     @pytest.mark.slow
-    def test_row_18_a_viewer_sees_it_and_changes_nothing(self, failed: Job, queued: Job) -> None:
+    def test_row_18_a_viewer_sees_a_job_but_cannot_change_it(self, failed: Job, queued: Job) -> None:
         viewer = operator("view_")
         shown = page(viewer, change_url(failed)) + page(viewer, change_url(queued))
         assert url("retry", failed) not in shown and url("cancel", queued) not in shown
@@ -199,7 +199,7 @@ class TestPage:
 
 
 class TestEngineCalls:
-    """The list of calls."""
+    """The list of engine calls."""
 
     @pytest.mark.slow
     def test_failed_calls_are_found_by_outcome_and_kind(self, root: Client, failed: Job, built: Session) -> None:

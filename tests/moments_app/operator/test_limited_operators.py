@@ -1,4 +1,4 @@
-"""Operators who are limited to some applications: they meet nothing of others, whatever a page forgets to filter."""
+"""Operators limited to some applications see nothing of others, even if a page forgets to filter."""
 
 import re
 from collections.abc import Iterator
@@ -51,13 +51,13 @@ RIGHTS = ("view_", "add_", "change_", "delete_", "read_userprofile", "preview_co
 
 @pytest.fixture
 def other(transactional_db: None) -> Application:
-    """The application that the operator is limited to."""
+    """The operator's only application."""
     return Application.objects.create(name="other")
 
 
 @pytest.fixture
 def eve(other: Application) -> Client:
-    """An operator who may do everything, in one application."""
+    """An operator with all permissions in one application."""
     client = operator(*RIGHTS)
     LoginLimit.objects.create(login=User.objects.get(pk=client.session["_auth_user_id"]), application=other)
     return client
@@ -65,14 +65,14 @@ def eve(other: Application) -> Client:
 
 @pytest.fixture
 def own(other: Application) -> Session:
-    """A conversation in the operator's application, of somebody whose name is known in the other, too."""
+    """A session in the operator's application, of a person whose name also exists in the other one."""
     session = talk(UserProfile.objects.ensure("ada", other.pk), 60)
     build(session)
     return session
 
 
 def plant_in_the_first_application() -> None:
-    """Furnish it, and mark every text of it; the prompts are the site's."""
+    """Furnish the first application, and mark all its texts except prompts, which are global."""
     furnish()
     prompts = [*PromptResource.objects.all(), *PromptVersion.objects.all()]
     plant()
@@ -82,7 +82,7 @@ def plant_in_the_first_application() -> None:
 
 
 def rows() -> dict[str, Any]:
-    """How many rows each table has, and which were written last; but for sessions and events of reading."""
+    """Return how many rows each table has and its last transaction. Ignore logins and events of reading."""
     counted = {}
     with connection.cursor() as cursor:
         for model in apps.get_models():
@@ -98,7 +98,7 @@ def answered(answer: Any) -> bytes:
     return b"".join(answer) if answer.streaming else answer.content
 
 
-def test_row_35_the_dashboard_counts_the_contexts_of_the_operators_application_alone(
+def test_row_35_the_dashboard_counts_only_contexts_of_the_operators_application(
     other: Application, eve: Client
 ) -> None:
     today = timezone.now().date()
@@ -110,7 +110,7 @@ def test_row_35_the_dashboard_counts_the_contexts_of_the_operators_application_a
 
 
 @pytest.mark.slow
-def test_row_35_no_page_shows_a_limited_operator_anything_of_another_application(
+def test_row_35_no_page_shows_a_limited_operator_data_of_another_application(
     other: Application, request: pytest.FixtureRequest
 ) -> None:
     plant_in_the_first_application()
@@ -132,7 +132,7 @@ def test_row_35_no_page_shows_a_limited_operator_anything_of_another_application
 
 
 @pytest.mark.slow
-def test_row_35_nothing_that_a_limited_operator_posts_changes_another_application(
+def test_row_35_posts_of_a_limited_operator_do_not_change_another_application(
     other: Application, request: pytest.FixtureRequest
 ) -> None:
     plant_in_the_first_application()
@@ -150,7 +150,7 @@ def test_row_35_nothing_that_a_limited_operator_posts_changes_another_applicatio
 
 
 class TestOnesOwn:
-    """In their application they work as everybody does."""
+    """Limited operators can work as usual in their applications."""
 
     @pytest.mark.slow
     def test_they_can_read_preview_export_and_search(self, eve: Client, own: Session) -> None:
@@ -211,7 +211,7 @@ class TestOnesOwn:
 
 
 class TestSettingIt:
-    """On the login's page."""
+    """The limits on the page of a login."""
 
     @pytest.mark.slow
     def test_an_administrator_limits_a_login_that_is_no_superuser(self, other: Application) -> None:
@@ -237,7 +237,7 @@ class TestSettingIt:
 
 
 class TestTheLock:
-    """Held by PostgreSQL itself, with no filter in the code."""
+    """The limits are enforced by PostgreSQL, without a filter in the code."""
 
     @pytest.fixture
     def limited(self, other: Application, own: Session, ada: UserProfile) -> Iterator[Application]:
@@ -248,7 +248,7 @@ class TestTheLock:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("model", [UserProfile, Session, Message, Moment, Job, Event, Entity, ApiKey])
-    def test_row_35_without_a_filter_only_the_applications_rows_are_seen(
+    def test_row_35_an_unfiltered_query_sees_only_rows_of_the_application(
         self, limited: Application, model: Any
     ) -> None:
         def owner(row: Any) -> int | None:
@@ -257,13 +257,13 @@ class TestTheLock:
 
         seen = {owner(row) for row in model._default_manager.all()}
         assert seen == (set() if model in (Entity, ApiKey) else {limited.pk})
-        assert {owner(row) for row in model._default_manager.iterator(chunk_size=1)} == seen  # a cursor on the server
+        assert {owner(row) for row in model._default_manager.iterator(chunk_size=1)} == seen  # a server-side cursor
         with transaction.atomic():
             assert {owner(row) for row in model._default_manager.iterator(chunk_size=1)} == seen
         with unlimited():
             assert model._default_manager.exists() is (model is not ApiKey)
 
-    def test_row_35_nothing_is_written_in_another_application(self, limited: Application) -> None:
+    def test_row_35_rows_of_another_application_cannot_be_written(self, limited: Application) -> None:
         with unlimited():
             ada = UserProfile.objects.get(application=DEFAULT)
         assert Session.objects.filter(user=ada).update(title="x") == 0

@@ -93,7 +93,7 @@ class TestMoment:
 
 
 class TestList:
-    """Finding moments."""
+    """Searching for moments."""
 
     @pytest.mark.parametrize(
         ("asked", "found"),
@@ -119,12 +119,10 @@ class TestList:
         ] == found
 
     @pytest.mark.parametrize("asked", [{}, {"user_id": "ada"}, {"user_id": ""}])
-    def test_row_37_it_goes_by_when_things_happened(
-        self, root: Client, ada: UserProfile, asked: dict[str, str]
-    ) -> None:
+    def test_row_37_the_list_is_in_order_of_time(self, root: Client, ada: UserProfile, asked: dict[str, str]) -> None:
         moments = remember(ada, 4)
         moments[1].delete()
-        moments[1].save(force_insert=True)  # made anew
+        moments[1].save(force_insert=True)  # recreated
         shown = page(root, list_url(Moment), **asked)
         keys = [moment.key for moment in moments]
         assert sorted(keys, key=lambda key: shown.index(f">{key}<")) == keys[::-1]

@@ -23,12 +23,12 @@ def chain_url(user: UserProfile) -> str:
 
 
 def rows_of(text: str) -> list[int]:
-    """Primary keys of the moments shown, in the page's order."""
+    """Return the primary keys of the moments on the page, in order."""
     return [int(pk) for pk in re.findall(r'id="moment-(\d+)"', text)]
 
 
 class TestChain:
-    """Walking along it."""
+    """Walking along the chain."""
 
     def test_the_chain_opens_at_the_newest_moment_with_its_turns(self, root: Client, ada: UserProfile) -> None:
         moments = remember(ada, 40)
@@ -84,7 +84,7 @@ class TestChain:
 
     @pytest.mark.slow
     def test_as_of_a_day_the_chain_ends_there_and_links_keep_the_day(self, root: Client, ada: UserProfile) -> None:
-        moments = remember(ada, 40)  # ten a day that has any, three days apart
+        moments = remember(ada, 40)  # ten on each day with moments, three days apart
         day = f"{moments[14].ends_at:%Y-%m-%d}"
         by_then = [moment.pk for moment in reversed(moments) if f"{moment.ends_at:%Y-%m-%d}" <= day]
         shown = page(root, chain_url(ada), as_of=day)

@@ -1,4 +1,4 @@
-"""The pages of a person: who they are and were, their days as lanes, what hangs together, and what they cost."""
+"""The pages of a person: current and past facts, days as lanes, related items, and cost."""
 
 import re
 from datetime import datetime, timedelta
@@ -46,7 +46,7 @@ def escaped(text: str) -> str:
 
 
 def facts_of(user: UserProfile, count: int, *, at: datetime = START) -> list[MemoryAtom]:
-    """Facts that were all said at one instant; each second one has ended."""
+    """Create facts of the same time. Every second one has ended."""
     stream = MemoryStream.objects.ensure_of_person(user, "default")
     ended = {"state": "ended", "valid_until": at, "ended_at": at}
     texts = [f"Fact {number} of {user}, said on day {at.day}." for number in range(count)]
@@ -65,7 +65,7 @@ def facts_of(user: UserProfile, count: int, *, at: datetime = START) -> list[Mem
 
 
 class TestWho:
-    """Who somebody is, and was."""
+    """Current and past facts."""
 
     def test_the_profile_is_escaped(self, root: Client, ada: UserProfile) -> None:
         written(ada, summary=f"Fires pots. {PLANTED}", interests=[f"rowing {PLANTED}"], preferred_topics=["glaze"])
@@ -126,7 +126,7 @@ class TestWho:
         viewer = operator("view_userprofile")
         shown = page(viewer, change_url(ada))
         for hidden in ("Moment 1", "Fact 0", "Current facts", "s1"):
-            assert not re.search(rf"\b{hidden}\b", shown)  # a form's token may have the letters
+            assert not re.search(rf"\b{hidden}\b", shown)  # a form token may contain the letters
         assert viewer.get(url(ada, "cost")).status_code == 403
 
     @pytest.mark.slow
@@ -140,12 +140,10 @@ class TestWho:
         facts_of(ada, 90, at=START + timedelta(days=1))
         for number in range(5):
             Entity.objects.create(user=ada, kind="task", title=f"Task {number}")
-        assert queries_of(client, url(ada, name)) <= few + 1 <= MAX_QUERIES  # links, once there are entities
+        assert queries_of(client, url(ada, name)) <= few + 1 <= MAX_QUERIES  # links are looked up if there are entities
 
 
 class TestDays:
-    """The list of days."""
-
     def test_pages_show_every_event_once_even_at_one_instant(self, ada: UserProfile, bo: UserProfile) -> None:
         at = START + timedelta(days=1)
         facts_of(ada, 150, at=at)
@@ -220,8 +218,6 @@ class TestDays:
 
 
 class TestEntities:
-    """Tasks and goals."""
-
     def test_the_table_shows_links(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
         felt, piano = (Entity.objects.create(user=ada, kind="task", title=title) for title in ("Felt", f"Pi {PLANTED}"))
         Entity.objects.create(user=bo, kind="goal", title="Of Bo")
@@ -233,7 +229,7 @@ class TestEntities:
 
 
 class TestCost:
-    """What calls for somebody used."""
+    """The usage of model calls for a person."""
 
     def test_costs_are_summed_by_month_and_purpose_for_one_person(
         self, root: Client, ada: UserProfile, bo: UserProfile

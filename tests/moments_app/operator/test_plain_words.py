@@ -1,4 +1,4 @@
-"""No page shows the names of processes, classes and actors as the code has them."""
+"""Pages don't show internal names of processes, classes and actors."""
 
 import re
 
@@ -15,12 +15,12 @@ from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# What the text of a page is not: code, addresses and other people's text as it is stored.
+# Parts of a page that are not prose: code, URLs, and stored text of other people.
 _NO_TEXT = re.compile(r"<(script|style|template|pre|code|textarea|select)\b.*?</\1>|<[^>]*>", re.DOTALL)
 
 
 def text_of(html: str) -> str:
-    """What an operator reads on a page."""
+    """Return the text of a page."""
     body = html[html.index("<body") :] if "<body" in html else html
     return re.sub(r"\s+", " ", _NO_TEXT.sub(" ", body))
 

@@ -1,4 +1,4 @@
-"""The page of a person, and what an operator writes into their profile."""
+"""The page of a person, and edits of their profile."""
 
 import pytest
 from django.test import Client
@@ -16,15 +16,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def form(user: UserProfile, **changed: str) -> dict[str, str]:
-    """What the page's form sends."""
+    """Return the data that the page's form sends."""
     own = own_texts(user)
     lists = {name: "\n".join(own[name]) for name in ("interests", "preferred_topics")}
     return {"summary": own["summary"], **lists, "timezone": user.timezone, "metadata": "{}", **changed}
 
 
 class TestProfile:
-    """The page."""
-
     def test_the_page_links_to_what_is_stored_with_limited_counts(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 3)
         Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Task {n}") for n in range(101))
@@ -44,9 +42,7 @@ class TestProfile:
         assert (ada.summary, ada.interests) == ("Has a kiln.", ["Kilns, old and new", "Rent"])
 
     def test_an_edit_of_the_time_zone_adds_no_statement(self, root: Client, ada: UserProfile) -> None:
-        details = reverse(
-            "admin:sessions_app_userprofile_details", args=[ada.pk]
-        )  # to where a browser's script sends it
+        details = reverse("admin:sessions_app_userprofile_details", args=[ada.pk])  # a script sends it there
         assert root.post(details, form(ada, timezone="Europe/Rome")).status_code == 302
         ada.refresh_from_db()
         assert ada.timezone == "Europe/Rome" and not MemoryAtom.objects.exists()
@@ -61,7 +57,7 @@ class TestProfile:
         assert (now.written_by, now.is_pinned) == ("operator:root", True)
         assert "Ada has a kiln." in page(root, change_url(ada))
 
-    def test_row_18_a_viewer_writes_nothing(self, ada: UserProfile) -> None:
+    def test_row_18_a_viewer_cannot_edit_a_profile(self, ada: UserProfile) -> None:
         written(ada, summary="Ada has a kiln.")
         viewer = operator("view_")
         assert "Ada has a kiln." in page(viewer, change_url(ada))

@@ -34,7 +34,7 @@ def add(client: Client, prompt: PromptResource, **data: Any) -> Any:
 
 
 class TestVersions:
-    """Saving, putting in force, going back."""
+    """Saving, activating and rolling back versions."""
 
     def test_saving_adds_a_version_that_is_not_in_force(self, root: Client, prompt: PromptResource) -> None:
         answer = add(root, prompt, content="Line one.\r\nLine two.\r\n")
@@ -114,7 +114,7 @@ class TestVersions:
 
 
 class TestComparing:
-    """What differs between two versions."""
+    """The difference between two versions."""
 
     def test_removed_and_added_lines_are_marked(self, root: Client, prompt: PromptResource) -> None:
         prompt.add_version("One.\nTwo.\n", created_by="test")
@@ -140,7 +140,7 @@ class TestComparing:
 
 
 class TestApproval:
-    """Before a version counts."""
+    """Approval before a version is activated."""
 
     def test_with_approval_a_writer_cannot_activate_their_own_version(
         self, root: Client, prompt: PromptResource, settings: LazySettings
@@ -159,7 +159,7 @@ class TestApproval:
         assert prompt.active_version and prompt.active_version.number == 2
         root.post(url("activate", prompt, 1))
         prompt.refresh_from_db()
-        assert prompt.active_version == first  # one goes back to what was in force, whoever wrote it
+        assert prompt.active_version == first  # rolling back is possible whoever wrote the version
 
     def test_the_page_shows_whether_a_version_was_tried(self, root: Client, prompt: PromptResource) -> None:
         second = prompt.add_version("OTHER WORDS", created_by="operator:eve")
@@ -169,7 +169,7 @@ class TestApproval:
 
 
 class TestThePages:
-    """What holds of all of them."""
+    """Rules for all prompt pages."""
 
     @pytest.mark.slow
     def test_each_purpose_describes_input_and_answer(self, root: Client) -> None:
@@ -182,7 +182,7 @@ class TestThePages:
         builder = page(root, change_url(PromptResource.objects.get(purpose="moment-builder")))
         assert "moments › topic_tags" in builder and "list, at most 20" in builder
 
-    def test_row_30_answers_that_were_no_good_are_counted_against_their_version(
+    def test_row_30_invalid_answers_are_counted_per_version(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         model_server.queue(behave.content("no JSON"), behave.content("again"))

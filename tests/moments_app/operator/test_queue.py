@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class TestSchedules:
-    """What runs by itself."""
+    """Scheduled tasks."""
 
     @pytest.fixture
     def embed(self, transactional_db: None) -> Schedule:
@@ -41,7 +41,7 @@ class TestSchedules:
         shown = page(root, list_url(Schedule))
         assert "overdue" in shown and "Its function no longer exists" in shown
 
-    def test_row_18_what_runs_is_changed_by_nobody_and_a_viewer_pauses_nothing(
+    def test_row_18_the_function_of_a_schedule_cannot_be_changed_and_a_viewer_cannot_pause_it(
         self, root: Client, embed: Schedule
     ) -> None:
         data = {"name": "x", "func": "os.system", "schedule_type": "O", "repeats": "-1"}

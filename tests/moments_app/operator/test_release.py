@@ -1,4 +1,4 @@
-"""The pages on which an operator decides what others see of what one person said."""
+"""The pages where an operator decides what others see of one person's messages."""
 
 from datetime import timedelta
 from typing import Any
@@ -40,7 +40,7 @@ def test_the_sidebar_opens_waiting_candidates_if_there_are_any(root: Client, lea
 @pytest.mark.slow
 def test_an_operator_releases_extends_rewords_and_revokes(root: Client, learned: MemoryAtom, bo: UserProfile) -> None:
     talk(bo, 2)
-    assert ">1</" in page(root, list_url(Release)).replace("\n", "").replace(" ", "")  # in the sidebar
+    assert ">1</" in page(root, list_url(Release)).replace("\n", "").replace(" ", "")  # the number in the sidebar
     own = url("candidate", learned.pk)
     assert own in page(root, url("waiting")) and own in page(root, change_url(learned))
     shown = page(root, own)
@@ -83,7 +83,7 @@ def test_the_page_shows_how_many_people_said_it_and_the_ages_of_their_accounts(
         person = UserProfile.objects.ensure(name)
         candidate(person, learned.stream, "say the unit with each number")
         of_age(person, days)
-    candidate(UserProfile.objects.ensure("dee"), learned.stream, "Say units with each number.")  # in other words
+    candidate(UserProfile.objects.ensure("dee"), learned.stream, "Say units with each number.")  # worded differently
     UserProfile.objects.filter(user_id="tess").update(is_test=True)
     shown = page(root, own)
     assert "Learned from 3 people; their accounts are 1, 5 and 400 days old." in shown
@@ -138,7 +138,7 @@ def test_several_releases_are_revoked_from_the_list(root: Client, learned: Memor
     assert not Release.objects.standing().exists()
 
 
-def test_row_18_a_viewer_decides_on_nothing(learned: MemoryAtom) -> None:
+def test_row_18_a_viewer_cannot_decide_on_releases(learned: MemoryAtom) -> None:
     made = release(learned, "Numbers need units.", actor="operator:eve")
     assert made.atom
     viewer = operator(group="viewers")

@@ -1,4 +1,4 @@
-"""The pages on which an operator retracts turns, and believes them again."""
+"""The pages where an operator retracts turns and undoes that."""
 
 import pytest
 from django.urls import reverse
@@ -50,7 +50,7 @@ def test_a_preview_says_what_is_not_derived_again(session: Session) -> None:
     root, url = operator(), reverse("admin:sessions_app_session_retract", args=[session.pk])
     assert "Not made again" not in root.get(url, {"sequences": "39"}).content.decode()
     last = session.moments.latest("first_sequence")
-    session.messages.filter(sequence__lt=last.first_sequence).delete()  # as retention does
+    session.messages.filter(sequence__lt=last.first_sequence).delete()  # like retention
     assert "Not made again" not in root.get(url, {"sequences": "39"}).content.decode()
     session.messages.filter(sequence=last.first_sequence).delete()
     Session.objects.filter(pk=session.pk).update(kept_from_sequence=last.first_sequence + 1)
@@ -91,7 +91,7 @@ def test_errors_of_the_form_say_what_is_wrong(session: Session, sequences: str) 
     assert retracted() == []
 
 
-def test_row_18_a_viewer_retracts_and_undoes_nothing(service: Api, session: Session) -> None:
+def test_row_18_a_viewer_cannot_retract_or_undo(service: Api, session: Session) -> None:
     service.post("retractions", user_id="ada", session_id="s1", sequences=[3], reason="x")
     viewer = operator("view_")
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])

@@ -1,4 +1,4 @@
-"""After a retraction, a page asks the person's memory again, and shows what still says the retracted text."""
+"""After a retraction, a page searches the person's memory again and shows what still contains the retracted text."""
 
 import html
 import re
@@ -27,7 +27,7 @@ def _receipts(settings: Settings) -> None:
 
 
 def retract(root: Client, sequences: str = "0", *, leave: bool = False) -> str:
-    """Retract turns as an operator does, and return the page that is shown next."""
+    """Retract turns as an operator does, and return the page that follows."""
     session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
     ticked = re.findall(r'name="answer" value="([^"]+)"', root.get(url, {"sequences": sequences}).content.decode())
@@ -37,7 +37,7 @@ def retract(root: Client, sequences: str = "0", *, leave: bool = False) -> str:
 
 
 def questions(page: str) -> dict[str, str]:
-    """The questions that were asked, each with its source."""
+    """Return the questions that were searched, each with its source."""
     return dict(re.findall(r'<li>([^<]*) <span class="rem-meta">(.*?)</span></li>', page))
 
 
@@ -46,7 +46,7 @@ def lines(page: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_row_41_nothing_is_said_any_more(service: Api, ada: UserProfile) -> None:
+def test_row_41_the_page_confirms_that_the_text_is_no_longer_repeated(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     assert "No longer repeated" in retract(operator())
 
@@ -126,7 +126,7 @@ def test_other_turns_in_which_the_person_said_it_are_shown(service: Api, ada: Us
     assert any(NUMBER in line for line in lines(retract(operator())))
 
 
-def test_row_9_what_others_said_is_not_shown(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_messages_of_others_are_not_shown(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     said(service, "theirs", PLANTED, "I see.", user_id="bo")
     assert "No longer repeated" in retract(operator())

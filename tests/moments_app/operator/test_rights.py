@@ -1,4 +1,4 @@
-"""What each role gets to see: rows of a table only with the right to see that table, whatever page shows them."""
+"""What each role sees: rows of a table only with permission to view that table, on any page."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# What each table says that no other does, and who may see it.
+# A unique text for each table, and the permission to view it.
 TEXTS: dict[tuple[type[Model], str], str] = {
     (Message, "content"): "sessions_app.view_session",
     (UserProfile, "summary"): "sessions_app.view_userprofile",
@@ -64,18 +64,18 @@ def mark_of(model: type[Model], name: str) -> str:
 
 
 def mark() -> None:
-    """Has every row of a table say the same."""
+    """Set the same text in all rows of each table."""
     for model, name in TEXTS:
         model._base_manager.update(**{name: mark_of(model, name)})
 
 
 def pages_that_show_more() -> list[Address]:
-    """Those that aren't Django's alone, which show their own table."""
+    """Return the pages except Django's own, which show only their own table."""
     return [address for address in every_address() if not address.name.endswith(DJANGOS_OWN)]
 
 
 def own_right(address: Address) -> str:
-    """The right to see the table whose page it is."""
+    """Return the permission to view the table of the page."""
     _, _, app, model, *_ = address.url.split("/")
     return f"{app}.view_{model}"
 
@@ -87,7 +87,7 @@ def rights_of(role: str, address: Address) -> set[str]:
 
 
 def clients() -> Callable[[str, Address], Client]:
-    """Make each login once."""
+    """Return a function that creates each login once."""
     made: dict[str, Client] = {}
 
     def client(role: str, address: Address) -> Client:
@@ -110,12 +110,12 @@ def test_viewers_and_editors_see_the_same_tables_and_administrators_all() -> Non
 
 @pytest.mark.slow(seconds=10)
 @pytest.mark.parametrize("role", ["editors", NO_ROLE])
-def test_row_35_a_page_shows_rows_of_a_table_to_those_who_may_see_that_table(role: str, kept_rows: KeptRows) -> None:
+def test_row_35_a_page_shows_rows_of_a_table_only_with_permission_to_view_it(role: str, kept_rows: KeptRows) -> None:
     kept_rows.have("furnished", furnish)
     mark()
     client, shown, leaks = clients(), set(), []
     for address in pages_that_show_more():
-        if address.url.count("/") < 5:  # the dashboard and what is everybody's own
+        if address.url.count("/") < 5:  # the dashboard and the pages of the own account
             continue
         answer: Any = client(role, address).get(address.url)
         text = b"".join(answer).decode("utf-8", "replace")
@@ -123,7 +123,7 @@ def test_row_35_a_page_shows_rows_of_a_table_to_those_who_may_see_that_table(rol
         shown |= found
         leaks += [(address.name, name) for right, name in found if right not in rights_of(role, address)]
     assert leaks == []
-    assert len(shown) > 8  # the marks are where they are looked for
+    assert len(shown) > 8  # the marks are found on these pages
 
 
 WEBHOOKS = {
@@ -159,7 +159,7 @@ CLOSED: dict[str, set[str]] = {
 
 
 @pytest.mark.slow
-def test_row_35_exports_contexts_keys_and_logins_take_rights_of_their_own(kept_rows: KeptRows) -> None:
+def test_row_35_exports_contexts_keys_and_logins_need_separate_permissions(kept_rows: KeptRows) -> None:
     kept_rows.have("furnished", furnish)
     about = [address for address in every_address() if address.name in CLOSED["viewers"]]
     assert {address.name for address in about} == CLOSED["viewers"]
@@ -167,10 +167,10 @@ def test_row_35_exports_contexts_keys_and_logins_take_rights_of_their_own(kept_r
         client = operator(group=role)
         statuses = {address.name: client.get(address.url).status_code for address in about}
         assert {name for name, status in statuses.items() if status == 403} == closed
-        assert set(statuses.values()) <= {200, 302, 403}  # the archive that an export needs has no file here
+        assert set(statuses.values()) <= {200, 302, 403}  # the archive for the export has no file in this test
 
 
-def test_row_35_sessions_alone_show_no_context(ada: UserProfile) -> None:
+def test_row_35_permission_to_view_sessions_does_not_include_contexts(ada: UserProfile) -> None:
     session = Session.objects.create(user=ada, session_id="one")
     url = reverse("admin:sessions_app_session_context", args=[session.pk])
     assert operator("view_session").get(url).status_code == 403

@@ -42,7 +42,7 @@ class TestSession:
             assert change_url(moment) in shown
 
     @pytest.mark.slow
-    def test_row_13_a_session_of_the_end_of_2100_is_remembered_and_shown(
+    def test_row_13_a_session_at_the_end_of_2100_is_remembered_and_shown(
         self, root: Client, ada: UserProfile, as_ada: Api
     ) -> None:
         last = datetime(2100, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
@@ -100,7 +100,7 @@ class TestSession:
         built.refresh_from_db()
         assert (built.title, built.legal_hold, built.message_count) == ("Kiln", True, 120)
         assert Event.objects.get(type="legal_hold_set").actor == "operator:root"
-        details = reverse("admin:sessions_app_session_details", args=[built.pk])  # to where a browser's script sends it
+        details = reverse("admin:sessions_app_session_details", args=[built.pk])  # a script sends it there
         assert root.post(details, {"title": "Kiln", "legal_hold": "on"}).status_code == 302
         assert root.post(change_url(built), {"title": "Kiln"}).status_code == 302
         assert Event.objects.filter(type__startswith="legal_hold").count() == 2
@@ -130,7 +130,7 @@ class TestSession:
         earlier = page(root, url(session, "turns"), before=32)
         assert "Turn 0 🏺" in earlier and "Turn 32 🏺" not in earlier and "Earlier turns" not in earlier
         assert earlier.count('<span class="rem-chip">archived</span>') == 32
-        assert "Tick turn" not in earlier and "save as probe" not in earlier  # it has to be restored for that
+        assert "Tick turn" not in earlier and "save as probe" not in earlier  # only a restored turn can be retracted
         assert 'rem-marked" id="turn-7"' in page(root, change_url(session), at=7)
         assert "Turn 3 🏺" in page(root, change_url(Moment.objects.get()))
         found = page(root, list_url(Session), q="second line")
@@ -165,7 +165,7 @@ TABS = ("summaries", "memory", "jobs", "contexts", "context", "details")
 
 
 class TestTranscript:
-    """What is pointed out in it, and how one gets about."""
+    """Highlights and navigation in the transcript."""
 
     def test_turns_have_the_color_and_name_of_their_moment(self, root: Client, built: Session) -> None:
         moment = Moment.objects.get(source_session=built, first_sequence__lte=40, last_sequence__gte=40)
@@ -223,7 +223,7 @@ class TestTranscript:
 
 
 class TestTabs:
-    """What was made of a session, each on its own address."""
+    """The tabs of a session, each with its own URL."""
 
     @pytest.mark.slow
     def test_each_tab_links_to_what_it_lists(self, root: Client, built: Session) -> None:
@@ -308,14 +308,14 @@ class TestTabs:
         for number in range(40):
             note(stream, f"Fact {number}", "fact", source_session=large)
         few, many = asked(small), asked(large)
-        # Addresses are looked up by a query a kind, and which kinds stand in a context is up to its budget.
+        # Addresses are looked up with a query per kind, and the budget decides which kinds a context contains.
         assert many.pop("context") <= few.pop("context") <= MAX_QUERIES
         assert few == many
         assert max(many.values()) <= MAX_QUERIES
 
 
 class TestActions:
-    """What an operator asks for."""
+    """Actions of an operator."""
 
     ACTIONS = ("build", "digest", "settle", "hold", "rebuild")
 
@@ -358,7 +358,7 @@ class TestActions:
         told = Event.objects.filter(type__startswith="legal_hold").order_by("id")
         assert [event.type for event in told] == ["legal_hold_set", "legal_hold_ended"]
 
-    def test_row_18_a_viewer_asks_for_nothing(self, built: Session) -> None:
+    def test_row_18_a_viewer_cannot_queue_jobs(self, built: Session) -> None:
         viewer = operator("view_")
         before = Job.objects.count()
         assert {viewer.post(url(built, name)).status_code for name in (*self.ACTIONS, "retract")} == {403}
@@ -375,7 +375,7 @@ class TestActions:
 
 
 class TestList:
-    """Finding a session."""
+    """Searching for sessions."""
 
     def test_a_session_is_found_by_words_with_the_place(self, root: Client, ada: UserProfile) -> None:
         append(ada, "alpha", [NewMessage("user", "Hello."), NewMessage("user", "The harpsichord came from Lyon.")])

@@ -1,4 +1,4 @@
-"""The pages of streams: what is in one, the versions of its text, and what an operator does to it."""
+"""The pages of streams: their items, the versions of their text, and an operator's actions."""
 
 import re
 from datetime import timedelta
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def own(ada: UserProfile) -> MemoryStream:
-    """What is known of Ada, with two observations that wait."""
+    """The user stream of Ada, with two waiting observations."""
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     note(stream, "Wants short answers.", formed_at=START)
     note(stream, "Lives in Turin.", formed_at=START + timedelta(days=1))
@@ -37,7 +37,7 @@ def url(stream: MemoryStream, verb: str, *more: object) -> str:
 
 
 class TestDiff:
-    """What changed, word by word."""
+    """The difference word by word."""
 
     def test_both_texts_can_be_restored_from_a_diff(self) -> None:
         before, after = "  One two\nthree  four.\n", "One two\n\nthree four, five."
@@ -60,8 +60,6 @@ class TestDiff:
 
 
 class TestList:
-    """All streams."""
-
     def test_the_list_shows_waiting_items_and_the_last_consolidation(self, root: Client, own: MemoryStream) -> None:
         note(own, "Felt wears out.", "fact")
         note(own, "Kept as it is.", is_pinned=True)
@@ -106,8 +104,6 @@ class TestList:
 
 
 class TestPage:
-    """One stream."""
-
     def test_the_page_shows_items_and_the_next_consolidation(self, root: Client, own: MemoryStream) -> None:
         note(own, "Felt wears out.", "fact", access_count=7, last_accessed_at=START)
         note(own, "No longer so.", "fact", state="evicted")
@@ -251,7 +247,7 @@ def test_pages_take_a_constant_number_of_queries(root: Client, own: MemoryStream
 
 
 class TestByHand:
-    """A shard made, a text undone, from the list."""
+    """Adding a shard, and undoing a text from the list."""
 
     def test_a_shard_can_be_added_from_the_list(self, transactional_db: None) -> None:
         root = operator()
@@ -280,7 +276,7 @@ class TestByHand:
         own.refresh_from_db()
         assert own.consolidated_content == ""
 
-    def test_row_18_a_viewer_changes_nothing(self, own: MemoryStream) -> None:
+    def test_row_18_a_viewer_cannot_change_a_stream(self, own: MemoryStream) -> None:
         viewer = operator("view_")
         note(own, "An observation.")
         fold(own)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def roll(session: Session, count: int, **fields: object) -> list[Summary]:
-    """Versions over ten turns each, each two turns further and made of the one before it."""
+    """Create versions that cover ten turns each. Each one starts two turns later and derives from the previous one."""
     latest = Summary.objects.for_session(session).newest_first().first()
     made: list[Summary] = [latest] if latest else []
     for _ in range(count):
@@ -41,7 +41,7 @@ def roll(session: Session, count: int, **fields: object) -> list[Summary]:
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """Thirty turns that nobody summarised."""
+    """Thirty turns without a summary."""
     return talk(ada, 30)
 
 
@@ -54,14 +54,14 @@ def retry_url(session: Session) -> str:
 
 
 def failed_job(session: Session) -> Job:
-    """A job of the session's summary that used up its attempts."""
+    """A job of the session's summary that has used up its attempts."""
     job = Job.objects.request(PROCESS, session, requested_by="test")
     Job.objects.filter(pk=job.pk).update(status=Job.Status.FAILED, error="The model is away.")
     return job
 
 
 class TestSummary:
-    """One version, and the list."""
+    """A version and the list."""
 
     @pytest.mark.slow
     def test_the_page_takes_a_constant_number_of_queries(self, root: Client, session: Session) -> None:
@@ -87,12 +87,12 @@ class TestSummary:
         Summary.objects.filter(pk=stuck.pk).update(status="processing", created_at=long_ago)
         shown = page(root, list_url(Summary), status=status)
         wanted = {"completed": completed, "failed": failed, "stuck": stuck}
-        # A version is also named by the one that carries it on.
+        # A version is also linked by its successor.
         assert [name for name, row in wanted.items() if f"{change_url(row)}?" in shown] == [status]
 
 
 class TestRetry:
-    """Another try where the job failed."""
+    """Retrying a failed job."""
 
     def test_the_failed_job_is_queued_again(self, root: Client, session: Session) -> None:
         job = failed_job(session)
@@ -108,7 +108,7 @@ class TestRetry:
         assert retry_url(session) not in page(root, versions_url(session))
         assert "No job of this session" in root.post(retry_url(session), follow=True).content.decode()
 
-    def test_row_18_a_viewer_retries_nothing(self, session: Session) -> None:
+    def test_row_18_a_viewer_cannot_retry(self, session: Session) -> None:
         failed_job(session)
         viewer = operator("view_")
         assert retry_url(session) not in page(viewer, versions_url(session))

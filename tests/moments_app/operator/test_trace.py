@@ -1,4 +1,4 @@
-"""The trace of one call: what the model saw, what it would see now, and what became of the round."""
+"""The trace of one call: what the model saw, what it would see now, and what the round led to."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def url(session: Session) -> str:
 
 
 def asked(service: Api, session_id: str = "s1", **fields: Any) -> Session:
-    """A round as an application has it: memory is asked, then question and answer are stored with the context's id."""
+    """Request a context, then store question and answer with its id, as an application does."""
     found = service.get("memory/context", user_id="ada", session_id=session_id, query=QUESTION).json()
     said = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
     body = {"user_id": "ada", "messages": said, "context_id": found["context_id"]} | fields
@@ -51,14 +51,14 @@ def asked(service: Api, session_id: str = "s1", **fields: Any) -> Session:
 
 
 def lines(shown: str, *whens: str) -> str:
-    """The lines of the page that were in the context at these times."""
+    """Return the lines of the page that were in the context at these times."""
     found = list(re.finditer(r'<li class="rem-turn rem-when-(\w+).*?</li>', shown, re.DOTALL))
     assert found
     return "".join(match[0] for match in found if match[1] in whens)
 
 
 def tokens(when: str, shown: list[str]) -> list[int]:
-    """The tokens of one of the contexts, in texts such as "12 tokens then, 15 now"."""
+    """Return the tokens of one of the contexts, from texts such as "12 tokens then, 15 now"."""
     return [int(match[1]) for text in shown if (match := re.search(rf"(\d+)(?: tokens)? {when}", text))]
 
 
@@ -100,7 +100,7 @@ def test_tokens_of_lines_markup_and_layers_add_up(root: Client, service: Api, ad
 def test_the_memory_of_another_day_can_be_compared_and_links_keep_the_day(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
-    talk(ada, 4)  # on the second of March
+    talk(ada, 4)  # on 2 March
     session = asked(service)
     shown = page(root, url(session), turn=5, as_of="2026-03-01")
     assert "Turn 3 is about" in lines(shown, "then")
@@ -176,7 +176,7 @@ def test_an_expired_context_is_reported(root: Client, service: Api, ada: UserPro
     assert "no longer stored" in page(root, url(session), turn=5)
 
 
-def test_row_11_a_dump_of_a_kept_context_shows_nothing_of_it(service: Api, ada: UserProfile) -> None:
+def test_row_11_a_dump_of_a_stored_context_reveals_nothing(service: Api, ada: UserProfile) -> None:
     Entity.objects.create(user=ada, kind="task", title="Order the felt")
     talk(ada, 4)
     asked(service)
@@ -238,7 +238,7 @@ def test_the_context_of_a_new_session_is_recorded_with_its_first_answer(service:
 
 
 class TestAskingAgain:
-    """The upstream is asked once more, without the lines that were ticked."""
+    """Call the upstream again, without the ticked lines."""
 
     @pytest.fixture
     def upstream(self, settings: Settings) -> Iterator[OpenAIServer]:

@@ -1,4 +1,4 @@
-"""The account of where every turn is."""
+"""The coverage of turns by memory."""
 
 from io import StringIO
 from pathlib import Path
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def places(user: UserProfile | None = None) -> dict[str, Any]:
-    """Where turns are, without what is 0."""
+    """Return the counts that are not 0."""
     return {name: value for name, value in vars(coverage(user)).items() if value and name != "oldest_waiting"}
 
 
@@ -79,7 +79,7 @@ def test_archived_and_retracted_turns_are_reported(ada: UserProfile) -> None:
     assert places() == {"archived": 5, "retracted": 1, "live": 14}
 
 
-def test_row_4_one_that_is_nowhere_is_an_alarm(ada: UserProfile) -> None:
+def test_row_4_a_missing_turn_is_reported(ada: UserProfile) -> None:
     session = build(talk(ada, 50)).session
     Message.objects.turns().filter(sequence__in=(3, 4)).update(moment=None)
     found = coverage()
@@ -105,7 +105,7 @@ def test_turns_of_a_deleted_moment_are_left_out_and_archived_like_others(
     assert retain().archived_turns == 100
 
 
-def test_row_15_counters_that_disagree_with_the_rows_are_an_alarm(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_15_counters_that_differ_from_the_rows_are_reported(ada: UserProfile, bo: UserProfile) -> None:
     session = talk(ada, 20)
     talk(bo, 20)
     session.messages.get(sequence=9).delete()
@@ -125,7 +125,7 @@ def test_the_command_reports_and_requests_missing_work(ada: UserProfile) -> None
         call_command("coverage", user="nobody")
 
 
-def test_row_9_an_account_is_of_ones_own_turns(service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_coverage_counts_only_own_turns(service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile) -> None:
     talk(ada, 3)
     talk(bo, 7)
     assert service.get("coverage", user_id="bo").json()["live"] == 7

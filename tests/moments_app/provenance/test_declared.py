@@ -1,4 +1,4 @@
-"""Each table that belongs to a person is declared: whose, made of what, exported or not."""
+"""Each table with data of a person is declared: its owner, its sources, and whether it is exported."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +23,7 @@ OURS = [
 
 
 def personal(tables: Iterable[Model]) -> set[Model]:
-    """Those that refer to a person, by themselves or through others."""
+    """Return the tables that refer to a person, directly or through others."""
     found: set[Model] = {UserProfile}
     while more := {table for table in tables if table not in found and refers_to(table, found)}:
         found |= more
@@ -62,7 +62,7 @@ def test_an_undeclared_table_is_found(column: type[models.Field]) -> None:  # ty
 
 @pytest.mark.parametrize("provenance", declared(), ids=lambda provenance: provenance.model.__name__)
 class TestDeclarations:
-    """What they say is so."""
+    """The declarations are correct."""
 
     def test_every_declaration_leads_to_a_person(self, provenance: Provenance) -> None:
         condition: Any = provenance.rows(UserProfile(pk=1)).query.where.children[0]

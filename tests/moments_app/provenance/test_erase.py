@@ -1,4 +1,4 @@
-"""Row 11: an erased person leaves no trace, and whatever is somebody else's stays."""
+"""Row 11: an erased person leaves no trace, and data of others stays."""
 
 import json
 import re
@@ -48,7 +48,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def dumped() -> dict[str, list[str]]:
-    """Every row of every table as text, the queue's and its results unpacked."""
+    """Return every row of every table as text, with unpacked tasks and results of the queue."""
     found = {}
     with connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
@@ -59,7 +59,7 @@ def dumped() -> dict[str, list[str]]:
 
 
 def rows_of(user: UserProfile) -> dict[str, list[str]]:
-    """Every row that carries a person's key, as text."""
+    """Return every row with the key of a person, as text."""
     named = """
         SELECT table_name, column_name FROM information_schema.columns
         WHERE column_name ~ '^user_(id|pk)$' AND data_type = 'bigint' AND table_name ~ '^(sessions|moments)_app'
@@ -75,7 +75,7 @@ def rows_of(user: UserProfile) -> dict[str, list[str]]:
 
 
 def traces(marker: str, folder: Path) -> list[str]:
-    """Where the marker is found: tables, the queue, files, the cache, what waits to be written."""
+    """Return where the marker is found: tables, the queue, files, the cache, buffered items."""
     places = [table for table, rows in dumped().items() if any(marker in row.lower() for row in rows)]
     files = [path for path in folder.rglob("*") if path.is_file()]
     places += [str(path) for path in files if marker.encode() in path.read_bytes().lower()]
@@ -85,7 +85,7 @@ def traces(marker: str, folder: Path) -> list[str]:
 
 
 def plant(marker: str, service: Api, folder: Path) -> UserProfile:
-    """A person with the marker in every field that takes a text, through the real interfaces where there is one."""
+    """Create a person with the marker in every text field, over the real interfaces where they exist."""
     name = f"user-{marker}"
     session = f"session-{marker}"
     text = {"metadata": {marker: [marker]}}
@@ -118,7 +118,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
     served_lines.waiting.flush()
     receipts.waiting.flush()
     accesses.waiting.flush()
-    service.get("memory/context", **asked)  # and a receipt that waits to be written
+    service.get("memory/context", **asked)  # and a receipt that is not written yet
     _key, text_of_key = ApiKey.objects.issue(marker, user=user, scope="admin")
     Api(text_of_key).patch(f"users/{name}", summary=f"Still {marker}.")
     work_off()
@@ -127,7 +127,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
 
 
 def plant_by_hand(marker: str, user: UserProfile, session: Session, folder: Path) -> None:
-    """What comes from accidents, other hosts, or other parts of the product."""
+    """Add data that accidents, other hosts or other parts of the product would leave."""
     [login] = User.objects.all()
     for row in (user, session, MemoryAtom.objects.filter(user=user)[0], Moment.objects.filter(user=user)[0]):
         LogEntry.objects.log_actions(login.pk, [row], CHANGE, change_message=f"Changed {marker}.")
@@ -202,16 +202,16 @@ def test_the_preview_counts_what_is_erased(ada: UserProfile, bo: UserProfile) ->
     after = dumped()
     logs = {"sessions_app_event"}
     lost = {name: len(rows) - len(after[name]) for name, rows in before.items() if name not in logs}
-    lost["moments_app_job"] += 1  # the removal of archived files was queued meanwhile
+    lost["moments_app_job"] += 1  # the removal of archived files was queued
     assert erased.rows == told
-    assert sum(lost.values()) == told.total() + 1  # the profile
+    assert sum(lost.values()) == told.total() + 1  # the profile is the additional row
 
 
 # --- what agents learned ---
 
 
 def said_by(session: Session, stream: MemoryStream, content: str, **fields: Any) -> MemoryAtom:
-    """An atom of a shard that came from somebody's session."""
+    """Add an atom to a shard that derives from a person's session."""
     return note(stream, content, source_session=session, source_user=session.user, **fields)
 
 
@@ -220,7 +220,7 @@ class TestShards:
 
     @pytest.fixture
     def kilns(self, ada: UserProfile, bo: UserProfile) -> MemoryStream:
-        """Bo's item was folded in first, then one of each of them, then Bo's again; another of each waits."""
+        """A shard with Bo's item consolidated first, then one of each person, then Bo's again. One of each waits."""
         stream, of_ada, of_bo = shard("kilns"), talk(ada, 2), talk(bo, 2)
         said_by(of_bo, stream, "Bo one.")
         fold(stream)
@@ -235,7 +235,7 @@ class TestShards:
         return stream
 
     @pytest.mark.slow
-    def test_row_11_a_text_that_took_an_item_of_theirs_in_is_made_again_without(self, kilns: MemoryStream) -> None:
+    def test_row_11_a_text_with_an_item_of_the_erased_person_is_rebuilt_without_it(self, kilns: MemoryStream) -> None:
         assert "Ada one." in kilns.consolidated_content
         first = list(kilns.atoms.lines())[:1]
         erase_user("ada", application=DEFAULT, actor="test")
@@ -249,9 +249,7 @@ class TestShards:
         assert [f"Bo {n}." in kilns.consolidated_content for n in ("one", "two", "three", "four")] == [True] * 4
         assert traced("ada one") == []
 
-    def test_row_11_what_people_wrote_into_a_text_that_had_an_item_of_theirs_goes_too(
-        self, kilns: MemoryStream
-    ) -> None:
+    def test_row_11_edits_of_a_text_with_an_item_of_the_erased_person_are_deleted(self, kilns: MemoryStream) -> None:
         rewrite(kilns, f"{kilns.consolidated_content}\nOf Ada, by hand.")
         erase_user("ada", application=DEFAULT, actor="test")
         kilns.refresh_from_db()
@@ -269,7 +267,7 @@ class TestShards:
         assert lessons.atoms.lines().count() == 1
         assert not Job.objects.open().filter(stream=lessons).exists()
 
-    def test_row_11_a_consolidation_that_was_undone_leaves_no_text(self, ada: UserProfile) -> None:
+    def test_row_11_an_undone_consolidation_leaves_no_text(self, ada: UserProfile) -> None:
         stream = shard("kilns")
         said_by(talk(ada, 2), stream, "Ada one.")
         fold(stream)
@@ -278,7 +276,7 @@ class TestShards:
         assert not stream.atoms.exists()
 
     @pytest.mark.slow
-    def test_row_11_what_came_from_a_session_that_was_deleted_before_goes_too(
+    def test_row_11_items_from_an_already_deleted_session_are_erased(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         stream = shard("kilns")
@@ -290,7 +288,7 @@ class TestShards:
         assert not stream.atoms.exists()
 
     @pytest.mark.slow
-    def test_row_11_a_consolidation_under_way_does_not_write_it_down(
+    def test_row_11_a_running_consolidation_does_not_store_erased_items(
         self, kilns: MemoryStream, model_server: OpenAIServer
     ) -> None:
         job = Job.objects.request(Consolidate.name, stream=kilns, requested_by="test", force=True)
@@ -308,15 +306,15 @@ class TestShards:
 
 
 def traced(text: str) -> list[str]:
-    """The tables that have this text."""
+    """Return the tables that contain this text."""
     return [table for table, rows in dumped().items() if any(text in row.lower() for row in rows)]
 
 
-# --- meanwhile ---
+# --- concurrent work ---
 
 
 class running:  # noqa: N801 (reads as a sentence)
-    """A job that waits for its engine's answer while the block runs; afterwards it gets it, and ends."""
+    """A job that waits for the answer of its engine during the block. Afterward it gets the answer and ends."""
 
     def __init__(self, job: Job, server: OpenAIServer) -> None:
         self._server = server
@@ -340,10 +338,10 @@ class running:  # noqa: N801 (reads as a sentence)
 
 
 class TestMeanwhile:
-    """Whatever else goes on."""
+    """Concurrent work of any kind."""
 
     @pytest.mark.parametrize("process", [BuildMoments.name, FormMemories.name])
-    def test_row_11_a_job_that_waits_for_its_engine_writes_nothing(
+    def test_row_11_a_job_that_waits_for_its_engine_stores_nothing(
         self, ada: UserProfile, model_server: OpenAIServer, process: str
     ) -> None:
         job = Job.objects.request(process, talk(ada, 30, text="zqada"), requested_by="test", force=True)
@@ -354,7 +352,7 @@ class TestMeanwhile:
         assert not Job.objects.exclude(process=TASK).exists()
 
     @pytest.mark.slow
-    def test_row_11_people_who_write_and_are_erased_at_once_get_answers_and_leave_nothing(
+    def test_row_11_concurrent_writes_and_erasures_get_responses_and_leave_nothing(
         self, service: Api, rolling: None, settings: Settings
     ) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
@@ -420,7 +418,7 @@ class TestMeanwhile:
         assert answers == [204]
         assert not ContextReceipt.objects.exists()
 
-    def test_row_11_what_waits_to_be_written_of_somebody_erased_is_let_go(
+    def test_row_11_buffered_items_of_an_erased_person_are_dropped(
         self, service: Api, ada: UserProfile, settings: Settings
     ) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
@@ -432,16 +430,16 @@ class TestMeanwhile:
 
 
 def recover_one() -> None:
-    """Runs a job that is due, as a worker does."""
+    """Run a due job as a worker does."""
     for job_id in queued_job_ids()[:1]:
         run_job(job_id)
 
 
-# --- who may, and what is told ---
+# --- permissions and receipts ---
 
 
 class TestAsking:
-    """The ways to ask for it."""
+    """The interfaces for erasing a person."""
 
     def test_the_api_returns_the_numbers_of_erased_rows(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 3)
@@ -465,7 +463,7 @@ class TestAsking:
         ]
         assert as_ada.get("users/ada").status_code == 401
 
-    def test_row_9_a_persons_key_erases_its_own_alone(self, as_ada: Api, bo: UserProfile) -> None:
+    def test_row_9_a_user_key_can_erase_only_its_person(self, as_ada: Api, bo: UserProfile) -> None:
         foreign, unknown = as_ada.delete("users/bo"), as_ada.delete("users/nobody")
         assert (foreign.status_code, foreign.content) == (404, unknown.content)
         assert UserProfile.objects.filter(user_id="bo").exists()
@@ -498,7 +496,7 @@ class TestAsking:
             and "facts and observations: 1" in out.getvalue()
             and "Nothing was erased" in out.getvalue()
         )
-        monkeypatch.setattr("sys.stdin", StringIO())  # nobody is there, as in a script
+        monkeypatch.setattr("sys.stdin", StringIO())  # no terminal, as in a script
         with pytest.raises(CommandError, match="use --yes"):
             call_command("erase_user", "ada", stdout=out)
         assert UserProfile.objects.exists()
@@ -515,10 +513,10 @@ class TestAsking:
 
 
 class TestProof:
-    """It leaves nothing, or undoes everything."""
+    """An erasure leaves nothing, or rolls everything back."""
 
     @pytest.mark.parametrize("deferred", ["", "DEFERRABLE INITIALLY DEFERRED"])
-    def test_row_11_rows_that_nobody_knew_of_undo_it_all(self, ada: UserProfile, deferred: str) -> None:
+    def test_row_11_unknown_rows_roll_the_erasure_back(self, ada: UserProfile, deferred: str) -> None:
         talk(ada, 3)
         before = dumped()
         with connection.cursor() as cursor:
@@ -588,7 +586,7 @@ class TestProof:
         entries = LogEntry.objects.order_by("id").values_list("object_repr", "change_message")
         assert list(entries) == [("(erased)", ""), ("bo", "bo"), ("(erased)", "")]
 
-    def test_row_11_files_that_could_not_be_removed_are_told_and_removed_later(
+    def test_row_11_files_that_cannot_be_deleted_are_reported_and_deleted_later(
         self, ada: UserProfile, settings: Settings, archive_folder: Path
     ) -> None:
         storages["archive"].save(f"{ada.pk}/1/2026-03.gz", ContentFile(b"zq"))
@@ -619,14 +617,14 @@ class TestProof:
 
 
 class IdleStorage(FileSystemStorage):
-    """Accepts deletions, and does nothing."""
+    """Accepts deletions without doing them."""
 
     def delete(self, name: str) -> None:
         pass
 
 
 class BrokenStorage(FileSystemStorage):
-    """Can't remove anything."""
+    """Fails to delete."""
 
     def delete(self, name: str) -> None:
         raise OSError("read-only file system")

@@ -1,4 +1,4 @@
-"""A person's export, and the way back."""
+"""Exporting and importing a person."""
 
 import gzip
 import hashlib
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def exported(user_id: str) -> dict[str, str]:
-    """The files of a person's export; the time it was made is left out."""
+    """Return the files of a person's export, without its time."""
     file = BytesIO()
     export_user(user_id, file, application=DEFAULT)
     with zipfile.ZipFile(file) as archive:
@@ -48,7 +48,7 @@ def exported(user_id: str) -> dict[str, str]:
 
 
 def live(user: UserProfile, service: Api) -> None:
-    """Everything that can be of a person, through the real processes."""
+    """Create every kind of personal data with the real processes."""
     name = user.user_id
     session = talk(user, 40, text=f"{name} fires the kiln at noon.")
     talk(user, 3, session_id="s2", text=f"{name} likes tea.")
@@ -83,14 +83,14 @@ def live(user: UserProfile, service: Api) -> None:
     receipts.waiting.flush()
 
 
-ABSORBED = '"absorbed_in": 1, "shown_in": 1'  # how earlier releases named the version of a text
+ABSORBED = '"absorbed_in": 1, "shown_in": 1'  # references to the version of a text in earlier releases
 
 
 @pytest.fixture
 def lived(
     rolling: None, settings: Settings, model_server: OpenAIServer, transactional_db: None, kept_rows: KeptRows
 ) -> None:
-    """Ada and Bo, with like data and a shard in common."""
+    """Ada and Bo with similar data and a shared shard."""
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
     kept_rows.have("lives", make_lives)
 
@@ -103,7 +103,7 @@ def make_lives() -> None:
 
 
 @pytest.mark.slow
-def test_row_9_an_export_has_nothing_of_anothers(lived: None) -> None:
+def test_row_9_an_export_contains_nothing_of_other_people(lived: None) -> None:
     for person, other in (("ada", "bo"), ("bo", "ada")):
         files = exported(person)
         assert len(files) > 12
@@ -116,7 +116,7 @@ def test_row_9_an_export_has_nothing_of_anothers(lived: None) -> None:
 
 
 def archive_turns(session: Session, last: int) -> Archive:
-    """Moves turns into an archive, as retention does."""
+    """Archive turns as retention does."""
     columns = [str(column.column) for column in Message._meta.concrete_fields]
     turns = session.messages.turns().filter(sequence__lte=last).order_by("sequence")
     line = Cast(JSONObject(**{column: F(column) for column in columns}), TextField())
@@ -171,7 +171,7 @@ def test_the_error_for_an_unreadable_archive_names_it(service: Api, ada: UserPro
     assert list(tmp_path.glob("*.zip*")) == []
 
 
-# --- the way back ---
+# --- importing ---
 
 
 def written(user_id: str, path: Path) -> Path:
@@ -185,7 +185,7 @@ def imported(path: Path, *options: str) -> str:
     return out.getvalue()
 
 
-# Those that tell of the installation they were made in.
+# Rows about the installation that created them.
 LOCAL = {
     "corrections.jsonl",
     "events.jsonl",
@@ -236,7 +236,7 @@ def test_an_import_under_another_name_leaves_the_first_person_unchanged(lived: N
 
 def test_a_pinned_text_of_an_earlier_release_becomes_a_statement(ada: UserProfile, tmp_path: Path) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
-    MemoryStream.objects.filter(pk=stream.pk).update(pinned_content="Be brief.")  # and no statement says so
+    MemoryStream.objects.filter(pk=stream.pk).update(pinned_content="Be brief.")  # and no statement has the text
     path = written("ada", tmp_path / "ada.zip")
     erase_user("ada", application=DEFAULT, actor="test")
     for _ in range(2):
@@ -314,11 +314,11 @@ def test_texts_of_an_earlier_release_become_lines(ada: UserProfile, tmp_path: Pa
         assert told == [("Owns two things.", "model", [part.pk for part in parts]), ("By hand.", "", [])]
 
 
-# --- files that are none ---
+# --- invalid files ---
 
 
 class TestWrongFiles:
-    """Each is named, and nothing of it is imported."""
+    """Each invalid file is named, and nothing of it is imported."""
 
     @pytest.fixture
     def good(self, ada: UserProfile, tmp_path: Path) -> Path:
@@ -398,7 +398,7 @@ class TestWrongFiles:
 
 
 class TestAsking:
-    """The ways to ask for an export."""
+    """The interfaces for an export."""
 
     def test_the_api_returns_the_same_file(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 3)
@@ -407,7 +407,7 @@ class TestAsking:
         with zipfile.ZipFile(BytesIO(b"".join(answer.streaming_content))) as archive:
             assert archive.read("messages.jsonl").decode() == exported("ada")["messages.jsonl"]
 
-    def test_row_9_a_persons_key_exports_its_own_alone(self, as_ada: Api, bo: UserProfile) -> None:
+    def test_row_9_a_user_key_can_export_only_its_person(self, as_ada: Api, bo: UserProfile) -> None:
         foreign, unknown = as_ada.get("users/bo/export"), as_ada.get("users/nobody/export")
         assert (foreign.status_code, foreign.content) == (404, unknown.content)
         assert as_ada.get("users/ada/export").status_code == 200

@@ -1,4 +1,4 @@
-"""Answers that repeat what is retracted are retracted with it, and everything derived from them."""
+"""Answers that repeat retracted text are retracted with it, and so is everything derived from them."""
 
 import json
 import zipfile
@@ -47,14 +47,14 @@ def _receipts(settings: Settings) -> None:
 
 
 def context(service: Api, session: str, query: str = QUESTION) -> Any:
-    """The context for a question, with its receipt written down."""
+    """Request the context for a question, and write its receipt."""
     found = service.get("memory/context", user_id="ada", session_id=session, query=query)
     receipts.waiting.flush()
     return found.json()
 
 
 def asked(service: Api, session: str, answer: str = ANSWER) -> None:
-    """A session in which the model had a context for its answer."""
+    """Create a session where the model had a context for its answer."""
     said(service, session, "Hello there.", "Hello.")
     told = context(service, session)
     assert NUMBER in json.dumps(told["context"])
@@ -69,12 +69,12 @@ def plant_and_ask() -> None:
 
 @pytest.fixture
 def answered(transactional_db: None, forming: None, engine: str, kept_rows: KeptRows) -> None:
-    """A planted turn, and a session in which the model had it in the context of its answer."""
+    """A planted turn, and a session where it was in the context of the model's answer."""
     kept_rows.have(engine, plant_and_ask)
 
 
 def exported(name: str) -> list[dict[str, Any]]:
-    """The rows of a file of Ada's export."""
+    """Return the rows of a file in Ada's export."""
     file = BytesIO()
     export_user("ada", file, application=DEFAULT)
     with zipfile.ZipFile(file) as archive:
@@ -86,7 +86,7 @@ def order(**more: Any) -> dict[str, Any]:
 
 
 def assert_nowhere(service: Api, number: str = NUMBER) -> None:
-    """No search, context, fact or export says it."""
+    """Check that no search, context, fact or export contains it."""
     for query in (QUESTION, PLANTED, number):
         found = service.post("memory/search", user_id="ada", query=query, match_count=100).content.decode()
         assert number not in found.replace(query, "")
@@ -112,7 +112,7 @@ def test_row_41_an_answer_of_another_session_is_previewed_and_retracted(service:
     assert (listed["cause_id"], first["retraction_id"]) == (made["retraction_id"], made["retraction_id"])
 
 
-def test_row_41_an_answer_in_the_same_live_window_goes_too(service: Api, ada: UserProfile) -> None:
+def test_row_41_an_answer_in_the_same_live_window_is_retracted(service: Api, ada: UserProfile) -> None:
     said(service, "planted", PLANTED, f"I noted {NUMBER}.", "Thank you.", "You are welcome.")
     service.post("retractions", order())
     assert retracted() == [0, 1]
@@ -121,7 +121,7 @@ def test_row_41_an_answer_in_the_same_live_window_goes_too(service: Api, ada: Us
 
 
 @pytest.mark.slow
-def test_row_41_an_answer_that_says_it_without_a_number_goes_where_it_was_served(
+def test_row_41_an_answer_without_a_number_is_retracted_if_the_text_was_in_its_context(
     service: Api, ada: UserProfile
 ) -> None:
     planted = "I am terribly allergic to walnuts and I carry adrenaline."
@@ -137,7 +137,7 @@ def test_row_41_an_answer_that_says_it_without_a_number_goes_where_it_was_served
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("answered")
-def test_row_41_answers_are_followed_to_answers(service: Api, ada: UserProfile) -> None:
+def test_row_41_answers_to_answers_are_retracted(service: Api, ada: UserProfile) -> None:
     asked(service, "new", f"It is {NUMBER}, as I said.")
     service.post("retractions", order())
     assert Message.objects.exclude(retracted_at=None).count() == 3
@@ -179,7 +179,7 @@ def test_a_word_with_digits_or_a_short_number_does_not_match_an_answer_elsewhere
     assert [found["ref"] for found in preview["answers"]] == ["rem://sessions/same/messages/1"]
 
 
-def test_row_9_answers_to_others_stay(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_answers_to_other_people_stay(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     said(service, "planted", PLANTED, "I see.")
     messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": ANSWER}]
     service.post("sessions/asked/messages", user_id="bo", messages=messages)
@@ -241,7 +241,9 @@ def test_an_archived_answer_is_reported_and_stays(service: Api, ada: UserProfile
 
 
 @pytest.mark.slow
-def test_row_41_an_item_that_was_written_directly_takes_its_answers_with_it(service: Api, ada: UserProfile) -> None:
+def test_row_41_answers_that_repeat_a_directly_written_item_are_retracted_with_it(
+    service: Api, ada: UserProfile
+) -> None:
     said(service, "planted", "Good morning.", "Good morning.")
     stream = ada.streams.get(stream_type="user")
     item = note(stream, f"The account of the landlord is {NUMBER}.", "fact", written_by="key:abc")
@@ -278,7 +280,7 @@ def test_an_answer_that_is_retracted_itself_is_not_listed(service: Api, ada: Use
 
 
 def formed_of(session: Session) -> dict[str, Any]:
-    """Fields of an item that was formed of all turns of a session."""
+    """Return the fields of an item that was formed from all turns of a session."""
     turns = list(session.messages.turns().values_list("pk", flat=True))
     return {"source_session": session, "source_message_ids": turns}
 
@@ -288,7 +290,7 @@ def test_an_order_that_waits_for_a_shard_holds_no_later_one(ada: UserProfile, un
     first, second = shard("bees", "default"), shard("wax", "default")
     sessions = [append(ada, "planted", [NewMessage("user", PLANTED)]).session]
     sessions.append(append(ada, "asked", [NewMessage("assistant", ANSWER)]).session)
-    shards = (first, second) if undoes else (second, first)  # the answer's shard is the first that an undo touches
+    shards = (first, second) if undoes else (second, first)  # undoing changes the answer's shard first
     for stream, sources in zip(shards, map(formed_of, sessions), strict=True):
         fields = {"user": ada, "source_user": ada, "is_candidate": True, "atom_type": "fact", "content": PLANTED}
         release(stream.atoms.create(**fields, **sources), "Some pay a rent.", actor="operator:root")
@@ -319,7 +321,7 @@ def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserPro
 
 
 class TestAdmin:
-    """The page lists the answers, ticked."""
+    """The page lists the answers with ticks."""
 
     def url(self) -> str:
         session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
@@ -327,7 +329,7 @@ class TestAdmin:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("answered")
-    def test_row_41_they_are_listed_and_preselected(self, service: Api, ada: UserProfile) -> None:
+    def test_row_41_answers_are_listed_and_preselected(self, service: Api, ada: UserProfile) -> None:
         root, ref = operator(), "rem://sessions/asked/messages/3"
         shown = root.get(self.url(), {"sequences": "0"}).content.decode()
         assert f'name="answer" value="{ref}" checked' in shown and "asked, turn 3" in shown

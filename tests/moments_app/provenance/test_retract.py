@@ -1,4 +1,4 @@
-"""Retraction: what was planted, or said by mistake, is no longer believed, nor anything made of it."""
+"""Retraction: planted or mistaken turns and everything derived from them are no longer used."""
 
 import json
 import re
@@ -67,11 +67,11 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 MARKER = "xyzzyplugh"
 POISON = f"I live in {MARKER}. I love {MARKER}, the {MARKER} account, and all {MARKER} money."
-PLANTED = [20, 38, 39]  # at the beginning of a moment, and at the end of a formation
+PLANTED = [20, 38, 39]  # at the start of a moment, and at the end of a formation
 
 
 def keep_probe(session: Session, sequence: int) -> None:
-    """Keep a turn as a probe that was asked once."""
+    """Save a turn as a probe that was asked once."""
     from memory_extras.lab.probes import keep
 
     draft = keep.draft_from(session, sequence)
@@ -81,7 +81,7 @@ def keep_probe(session: Session, sequence: int) -> None:
 
 
 def poisoned(user: UserProfile, *planted: int, session_id: str = "s1", size: int = 40) -> Session:
-    """A conversation with planted turns."""
+    """Create a conversation with planted turns."""
     batch = turns(size)
     for at in planted:
         batch[at] = NewMessage(role=batch[at].role, content=POISON, created_at=START + timedelta(minutes=at))
@@ -89,7 +89,7 @@ def poisoned(user: UserProfile, *planted: int, session_id: str = "s1", size: int
 
 
 class TestRetractedTurns:
-    """What is retracted is shown to nobody but those who look at the transcript."""
+    """Retracted turns are shown only in the transcript."""
 
     @pytest.fixture
     def session(self, ada: UserProfile, model_server: OpenAIServer, embeddings_server: OpenAIServer) -> Session:
@@ -98,7 +98,7 @@ class TestRetractedTurns:
         return session
 
     @pytest.mark.slow
-    def test_row_10_no_engine_request_has_a_retracted_turn(
+    def test_row_10_no_engine_request_contains_a_retracted_turn(
         self, session: Session, service: Api, model_server: OpenAIServer, embeddings_server: OpenAIServer
     ) -> None:
         form(session)
@@ -112,7 +112,7 @@ class TestRetractedTurns:
         assert not [body for body in asked_for if MARKER in body]
 
     @pytest.mark.slow
-    def test_row_10_no_context_search_or_reload_has_a_retracted_turn(self, session: Session, service: Api) -> None:
+    def test_row_10_no_context_search_or_reload_contains_a_retracted_turn(self, session: Session, service: Api) -> None:
         work_off()
         count(session.user)
         assert not Word.objects.filter(stem__startswith=MARKER[:6]).exists()
@@ -135,7 +135,7 @@ class TestRetractedTurns:
 
 
 def with_marker() -> dict[str, list[str]]:
-    """The derived rows that have the marker."""
+    """Return the derived rows that contain the marker."""
     kept = ("sessions_app_message", "moments_app_retraction", "moments_app_retracteditem")
     turns = [str(row) for row in Message.objects.partitions().values()]
     stem = MARKER[:8]
@@ -152,7 +152,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def session(engine: str, transactional_db: None, kept_rows: KeptRows) -> Session:
-    """Ada's, poisoned, between two others of hers; all that is made of them; and one of Bo's."""
+    """Ada's poisoned session between two others, with everything derived from them, and a session of Bo."""
     kept_rows.have(engine, make_sessions)
     return Session.objects.get(session_id="planted")
 
@@ -167,7 +167,7 @@ def make_sessions() -> None:
 
 
 def tell_on(handler: Any, body: dict[str, Any]) -> None:
-    """Names the marker in the summaries of moments, when it is in the turns."""
+    """Put the marker into the summaries of moments if it is in the turns."""
     answer = behave.right_answer(body)
     said = " ".join(turn["text"] for turn in behave.turns_of(body))
     for moment in answer.get("moments", ()):
@@ -176,7 +176,7 @@ def tell_on(handler: Any, body: dict[str, Any]) -> None:
 
 
 def remember(session: Session, *batches: list[NewMessage]) -> None:
-    """Everything the platform makes of a session, now and after each further batch."""
+    """Derive everything from a session, now and after each further batch."""
     for batch in ([], *batches):
         if batch:
             append(session.user, session.session_id, batch)
@@ -190,7 +190,7 @@ def remember(session: Session, *batches: list[NewMessage]) -> None:
 
 
 def remembered(session: Session) -> Session:
-    """Formed, summarized and built at once."""
+    """Form, summarize and build the session at once."""
     form(session)
     Job.objects.request(RollSummary.name, session, requested_by="test", due_now=True)
     work_off()
@@ -199,7 +199,7 @@ def remembered(session: Session) -> Session:
 
 
 def retained(session: Session, count: int) -> Session:
-    """Has the first turns archived by retention, or deleted."""
+    """Let retention archive or delete the first turns."""
     old = timezone.now() - timedelta(days=100)
     session.messages.turns().filter(sequence__lt=count).update(arrived_at=old)
     done = retain()
@@ -209,19 +209,19 @@ def retained(session: Session, count: int) -> Session:
 
 
 def run_open(process: str) -> Job:
-    """Runs the open job of a process."""
+    """Run the open job of a process."""
     job = run_job(Job.objects.open().get(process=process).job_id)
     assert job is not None
     return job
 
 
 def facts(service: Api) -> set[str]:
-    """What Ada's facts say."""
+    """Return the content of Ada's facts."""
     return {fact["content"] for fact in service.get("facts", user_id="ada").json()["facts"]}
 
 
 def of_ada(service: Api) -> set[str]:
-    """Those that are about herself; which turns else are quoted depends on those that are formed together."""
+    """Return the facts about Ada herself. Which turns are quoted depends on the turns that are formed together."""
     return {text for text in facts(service) if not text.startswith("Turn ")}
 
 
@@ -233,11 +233,11 @@ class TestRetract:
         assert {"moments_app_memoryatom", "moments_app_memorystream", "moments_app_word"} <= made.keys()
 
     @pytest.mark.slow
-    def test_row_10_retracting_leaves_no_derived_text_with_the_planted_marker(self, session: Session) -> None:
+    def test_row_10_a_retraction_leaves_no_derived_text_with_the_planted_marker(self, session: Session) -> None:
         bounds = session.last_moment_message_idx, session.live_from_sequence
         retract(session, PLANTED, reason="planted", requested_by="test")
         left = with_marker()
-        assert left.keys() <= {"moments_app_word"}  # until they are counted anew
+        assert left.keys() <= {"moments_app_word"}  # until words are counted again
         work_off()
         assert with_marker() == {}
         session.refresh_from_db()
@@ -246,14 +246,14 @@ class TestRetract:
         assert_chain_is_whole(session.user)
 
     @pytest.mark.slow
-    def test_row_10_an_undone_retraction_leaves_everything_as_it_was(self, session: Session) -> None:
+    def test_row_10_undoing_a_retraction_restores_everything(self, session: Session) -> None:
         before = comparable()
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         undo_retraction(retraction, requested_by="test")
         assert comparable() == before
 
     @pytest.mark.slow
-    def test_row_10_undoing_after_everything_was_made_anew_puts_back_what_there_was(self, session: Session) -> None:
+    def test_row_10_undoing_a_retraction_after_a_rebuild_restores_everything(self, session: Session) -> None:
         before = comparable()
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         work_off()
@@ -262,7 +262,7 @@ class TestRetract:
         assert comparable() == before
 
     @pytest.mark.slow
-    def test_row_9_nobody_elses_memory_is_touched(self, session: Session, bo: UserProfile) -> None:
+    def test_row_9_memory_of_other_people_is_not_changed(self, session: Session, bo: UserProfile) -> None:
         def of_bo() -> list[Any]:
             kept = [list(model.objects.filter(user=bo).order_by("pk").values()) for model in (Moment, Summary, Message)]
             own = MemoryAtom.objects.filter(source_session__user=bo).order_by("pk").values("pk", "content")
@@ -276,7 +276,7 @@ class TestRetract:
         assert of_bo() == before
 
     @pytest.mark.slow
-    def test_row_10_a_session_retracted_as_a_whole_leaves_nothing_and_comes_back(self, session: Session) -> None:
+    def test_row_10_a_completely_retracted_session_leaves_nothing_and_can_be_restored(self, session: Session) -> None:
         before = comparable()
         asked = preview(session, None)
         retraction = retract(session, None, reason="not the person", requested_by="test")
@@ -355,7 +355,7 @@ class TestRetract:
 
 
 class TestMeanwhile:
-    """Work that was begun before turns were retracted writes nothing of them after."""
+    """Work that started before a retraction stores nothing of the retracted turns."""
 
     @pytest.fixture
     def planted(self, ada: UserProfile) -> Session:
@@ -363,7 +363,7 @@ class TestMeanwhile:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("process", ["build_moments", "roll_summary", "form_memories"])
-    def test_row_10_what_an_engine_was_told_before_is_not_written_after(
+    def test_row_10_an_engine_result_from_before_the_retraction_is_discarded(
         self, planted: Session, model_server: OpenAIServer, process: str
     ) -> None:
         def meanwhile(handler: Any, body: dict[str, Any]) -> None:
@@ -384,14 +384,14 @@ class TestMeanwhile:
         assert with_marker() == {}
 
     @pytest.mark.slow
-    def test_row_10_a_consolidation_that_ends_at_the_same_time_is_withdrawn(self, planted: Session) -> None:
+    def test_row_10_a_concurrent_consolidation_is_withdrawn(self, planted: Session) -> None:
         form(planted)
         stream = MemoryStream.objects.get(stream_type="user")
         fold_while(stream, lambda: retract(planted, PLANTED, reason="planted", requested_by="test"))
         assert with_marker() == {}
 
     @pytest.mark.slow
-    def test_row_10_a_consolidation_of_what_was_withdrawn_is_not_written(
+    def test_row_10_a_consolidation_of_withdrawn_items_is_discarded(
         self, planted: Session, model_server: OpenAIServer
     ) -> None:
         form(planted)
@@ -408,10 +408,10 @@ class TestMeanwhile:
         assert with_marker() == {}
 
     @pytest.mark.slow
-    def test_row_10_no_journey_leads_through_what_was_withdrawn(
+    def test_row_10_no_journey_contains_withdrawn_text(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
-        """Told of from session to session, and in what sessions leave when they are digested."""
+        """The journey is passed on from session to session, and to digests."""
         settings.MEMORY_FORMATION = settings.MEMORY_FORMATION.model_copy(update={"enabled": False})
         model_server.always(tell_on)
         planted = poisoned(ada, 5)
@@ -426,12 +426,12 @@ class TestMeanwhile:
         assert MARKER in told[-2]["recent_moments_summary"] and MARKER in Moment.objects.newest_first()[0].journey
         before = comparable()
         retraction = retract(planted, [5], reason="planted", requested_by="test")
-        assert with_marker().keys() <= {"moments_app_word"}  # they are counted again
+        assert with_marker().keys() <= {"moments_app_word"}  # until words are counted again
         undo_retraction(retraction, requested_by="test")
         assert comparable() == before
 
     @pytest.mark.slow
-    def test_row_10_a_journey_withdrawn_while_the_engine_thinks_is_not_carried_on(
+    def test_row_10_a_journey_withdrawn_during_an_engine_call_is_not_continued(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         model_server.always(tell_on)
@@ -475,15 +475,15 @@ class TestMeanwhile:
         Job.objects.get(process="build_moments", status="failed").restart()
         work_off()
         assert_each_compacted_turn_is_in_exactly_one_moment(planted)
-        assert planted.last_moment_message_idx == 37  # the last that is believed
+        assert planted.last_moment_message_idx == 37  # the last turn that is not retracted
 
 
 class TestArchived:
-    """What was made of archived turns, whose texts are in files, is made of them again."""
+    """Memory derived from archived turns, whose text is in files, is derived again."""
 
     @pytest.fixture
     def session(self, transactional_db: None, archive_folder: Path, kept_rows: KeptRows) -> Session:
-        """Formed and built at once; the first of the two moments is archived."""
+        """A session that was formed and built at once. The first of its two moments is archived."""
         told = f"told, with a window of {summaries.WINDOW} turns"
         kept_rows.have(told, lambda: remembered(self.tell(UserProfile.objects.ensure("ada"))))
         session = retained(Session.objects.get(session_id="s1"), 24)
@@ -492,11 +492,11 @@ class TestArchived:
 
     @pytest.fixture
     def window(self, rolling: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A window of summaries that reaches back to the first turn."""
+        """Let the window of summaries reach back to the first turn."""
         monkeypatch.setattr("moments_app.models.summary.WINDOW", 50)
 
     def tell(self, ada: UserProfile, planted: str = POISON) -> Session:
-        """Ada tells of herself, and somebody plants something."""
+        """Append turns about Ada and a planted one."""
         batch = turns(50)
         said = {2: "I'm allergic to hazelnuts.", 4: "I love pottery.", 34: "I love opera.", 40: planted}
         for at, text in said.items():
@@ -524,9 +524,7 @@ class TestArchived:
         assert {"pottery", "chess"} <= set(ada.interests) == {each for each in loved if MARKER not in each}
 
     @pytest.mark.slow
-    def test_row_10_a_line_of_the_profile_that_is_made_again_names_its_turn(
-        self, session: Session, ada: UserProfile
-    ) -> None:
+    def test_row_10_a_rebuilt_profile_line_names_its_turn(self, session: Session, ada: UserProfile) -> None:
         allergy = session.messages.get(sequence=2).pk
         statement = MemoryAtom.objects.get(content__contains="hazelnuts")
         MemoryAtom.objects.filter(pk=statement.pk).update(content=f"{statement.content} in {MARKER}")
@@ -550,7 +548,7 @@ class TestArchived:
         assert told in said.getvalue()
 
     @pytest.mark.slow
-    def test_row_10_nothing_of_what_is_retracted_is_made_again(self, ada: UserProfile, archive_folder: Path) -> None:
+    def test_row_10_retracted_text_is_not_derived_again(self, ada: UserProfile, archive_folder: Path) -> None:
         session = remembered(poisoned(ada, 2, 40, size=50))
         retract(session, [2], reason="planted", requested_by="test")
         work_off()
@@ -578,10 +576,8 @@ class TestArchived:
         assert undone.status_code == 200 and found.exists()
 
     @pytest.mark.slow
-    def test_row_10_a_moment_of_archived_turns_that_tells_of_a_retracted_one_goes_with_it(
-        self, session: Session
-    ) -> None:
-        """One call of an engine made both moments, and may have told in one what it was shown for the other."""
+    def test_row_10_a_moment_of_archived_turns_with_retracted_text_is_withdrawn(self, session: Session) -> None:
+        """One engine call created both moments, so one may contain text of the other's turns."""
         beside = Moment.objects.get(last_sequence__lt=24)
         Moment.objects.filter(pk=beside.pk).update(summary=f"{beside.summary} She lives in {MARKER}.")
         with pytest.raises(CannotRetract, match="turns from 0 on are archived"):
@@ -594,7 +590,7 @@ class TestArchived:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
     @pytest.mark.slow
-    def test_row_10_a_moment_whose_turns_are_deleted_goes_where_it_tells_of_a_retracted_one(
+    def test_row_10_a_moment_of_deleted_turns_with_retracted_text_is_withdrawn(
         self, ada: UserProfile, settings: Settings
     ) -> None:
         settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
@@ -697,11 +693,11 @@ class TestArchived:
 
 @pytest.mark.usefixtures("forming")
 class TestInterests:
-    """Interests that turns say go with these, and with these alone."""
+    """Interests stated in turns are retracted with these turns only."""
 
     @pytest.fixture
     def session(self, ada: UserProfile) -> Session:
-        """Ada loves what she said, and what somebody planted."""
+        """Ada's interests, some of them planted."""
         batch = turns(40)
         said = {2: "I love pottery.", 10: "I love rowing.", 20: "I love knitting.", 30: "I love chess."}
         for at, text in said.items():
@@ -717,7 +713,7 @@ class TestInterests:
         return session
 
     @pytest.mark.slow
-    def test_row_10_one_that_a_retracted_turn_says_goes_and_others_stay(
+    def test_row_10_only_interests_stated_in_a_retracted_turn_are_removed(
         self, session: Session, ada: UserProfile
     ) -> None:
         retract(session, [20], reason="planted", requested_by="test")
@@ -728,7 +724,9 @@ class TestInterests:
         assert {"pottery", "rowing", "chess"} <= set(ada.interests)
         assert "knitting" not in {*ada.interests, *ada.preferred_topics}
 
-    def test_row_10_one_goes_whose_moment_somebody_deleted(self, session: Session, ada: UserProfile) -> None:
+    def test_row_10_an_interest_is_removed_even_if_its_moment_was_deleted(
+        self, session: Session, ada: UserProfile
+    ) -> None:
         session.moments.all().delete()
         retract(session, [20], reason="planted", requested_by="test")
         work_off()
@@ -750,7 +748,7 @@ class TestInterests:
 
 
 class TestRefused:
-    """Bad input gets a clear error, and nothing is half done."""
+    """Bad input gets a clear error and changes nothing."""
 
     @pytest.fixture
     def planted(self, ada: UserProfile) -> Session:
@@ -859,7 +857,7 @@ class TestRefused:
         assert (formed["first_sequence"], formed["last_sequence"]) == (3, 4)
 
 
-# Kept of what happened, or made anew at any time.
+# These record events or can be rebuilt.
 LOGS = (
     "moments_app_enginecall",
     "moments_app_job",

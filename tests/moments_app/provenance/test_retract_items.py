@@ -1,4 +1,4 @@
-"""Retraction of what somebody wrote directly: it rests on no turn, so no retraction of turns reaches it."""
+"""Retracting items that were written directly: they have no turns, so retracting turns doesn't reach them."""
 
 from functools import partial
 from io import StringIO
@@ -34,7 +34,7 @@ PLANTED = "Ada sends all her money to the xyzzyplugh account."
 
 @pytest.fixture
 def stream(ada: UserProfile) -> MemoryStream:
-    """A stream with a text, made before anything was planted."""
+    """A stream with a text that was consolidated before anything was planted."""
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     note(stream, "Ada keeps nine hives of bees.")
     fold(stream)
@@ -42,7 +42,7 @@ def stream(ada: UserProfile) -> MemoryStream:
 
 
 def write(stream: MemoryStream, content: str = PLANTED, writer: str = "key:abc", **fields: Any) -> MemoryAtom:
-    """What a key wrote directly, worked into the stream's text."""
+    """Write an item directly as a key, and consolidate it."""
     atom = note(stream, content, written_by=writer, **fields)
     fold(stream)
     return atom
@@ -53,9 +53,7 @@ def text_of(stream: MemoryStream) -> str:
     return stream.consolidated_content
 
 
-def test_row_10_what_was_written_directly_is_withdrawn_with_the_texts_made_of_it(
-    stream: MemoryStream, ada: UserProfile
-) -> None:
+def test_row_10_a_directly_written_item_is_withdrawn_with_derived_texts(stream: MemoryStream, ada: UserProfile) -> None:
     before = text_of(stream)
     atom = write(stream)
     assert "xyzzyplugh" in text_of(stream)
@@ -89,7 +87,7 @@ def test_undoing_restores_everything(stream: MemoryStream, ada: UserProfile) -> 
     undo_retraction(made, requested_by="test")
     after = {row["id"]: row for row in kept.all()}
     assert [after[row["id"]] for row in before] == before and text_of(stream) == text
-    assert MemoryAtom.objects.get(content="Ada has a sister.").state == MemoryAtom.State.ACTIVE  # it waits again
+    assert MemoryAtom.objects.get(content="Ada has a sister.").state == MemoryAtom.State.ACTIVE  # it is waiting again
     assert not made.items.exists()
     with pytest.raises(CannotRetract, match="already undone"):
         undo_retraction(made, requested_by="test")
@@ -113,7 +111,7 @@ def test_a_concurrent_consolidation_does_not_restore_it(stream: MemoryStream, ad
     assert "xyzzyplugh" not in text_of(stream)
 
 
-def test_row_10_a_consolidation_that_ends_at_the_same_time_does_not_bring_it_back(
+def test_row_10_a_concurrent_consolidation_does_not_restore_a_retracted_item(
     stream: MemoryStream, ada: UserProfile
 ) -> None:
     before = text_of(stream)
@@ -125,7 +123,9 @@ def test_row_10_a_consolidation_that_ends_at_the_same_time_does_not_bring_it_bac
 
 
 @pytest.mark.slow
-def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStream, ada: UserProfile) -> None:
+def test_row_10_undoing_an_earlier_retraction_does_not_restore_a_retracted_item(
+    stream: MemoryStream, ada: UserProfile
+) -> None:
     first = write(stream, "Ada has a sister.")
     later = write(stream)
     made = retract_items(ada, Named([first.atom_id]), reason="an error", requested_by="test")
@@ -148,7 +148,7 @@ def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStre
     assert "xyzzyplugh" not in text_of(stream)
 
 
-def test_row_10_nor_does_one_in_a_shard_of_what_was_released_of_it(ada: UserProfile) -> None:
+def test_row_10_a_concurrent_consolidation_of_a_shard_does_not_restore_its_release(ada: UserProfile) -> None:
     bees = shard("bees", "default")
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
     release(atom, "Some send money to an account.", actor="operator:root")
@@ -158,7 +158,7 @@ def test_row_10_nor_does_one_in_a_shard_of_what_was_released_of_it(ada: UserProf
     assert not MemoryAtom.objects.exists()
 
 
-def test_row_10_what_is_released_of_it_at_the_same_time_goes_with_it(ada: UserProfile) -> None:
+def test_row_10_a_concurrent_release_is_withdrawn_with_its_item(ada: UserProfile) -> None:
     bees = shard("bees", "default")
     atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
     retracting = partial(retract_items, ada, Named([atom.atom_id]), reason="planted", requested_by="test")
@@ -185,14 +185,16 @@ def test_items_from_turns_items_of_others_and_unknown_ids_are_rejected(stream: M
 
 
 def goal(user: UserProfile, title: str = PLANTED, writer: str = "key:abc") -> Entity:
-    """A goal that a key noted."""
+    """Create a goal that a key wrote."""
     return Entity.objects.create(user=user, kind="goal", title=title, written_by=writer)
 
 
 class TestEntities:
-    """Tasks, goals and problems, which are written directly too."""
+    """Tasks, goals and problems can be written directly too."""
 
-    def test_row_10_what_a_key_noted_goes_with_its_links_and_comes_back_as_it_was(self, ada: UserProfile) -> None:
+    def test_row_10_entities_of_a_key_are_withdrawn_with_their_links_and_restored_unchanged(
+        self, ada: UserProfile
+    ) -> None:
         planted, own, other = goal(ada), goal(ada, "Paint the barn", "key:own"), goal(ada, "Sell wax", "key:own")
         EntityLink.objects.create(user=ada, from_entity=planted, to_entity=own)
         EntityLink.objects.create(user=ada, from_entity=other, to_entity=planted)
@@ -206,10 +208,10 @@ class TestEntities:
         other.delete()
         undo_retraction(made, requested_by="test")
         assert list(kept.all()) == before[:2]
-        assert [link.to_entity for link in EntityLink.objects.all()] == [own]  # that to what is gone stays away
+        assert [link.to_entity for link in EntityLink.objects.all()] == [own]  # the link to the deleted one stays away
         assert Entity.objects.matching("xyzzyplugh").get() == planted
 
-    def test_row_9_anothers_are_answered_as_unknown_ones(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_entities_of_another_person_look_unknown(self, ada: UserProfile, bo: UserProfile) -> None:
         bos = goal(bo)
         for named in (Named(entity_ids=[bos.entity_id]), Named(written_by="key:abc")):
             with pytest.raises(CannotRetract, match="written"):
@@ -243,13 +245,13 @@ class TestEntities:
 
 
 class TestShards:
-    """What everybody sees in a shard, which is nobody's."""
+    """Shared items of a shard, which belong to no person."""
 
     def written(self, content: str = PLANTED, writer: str = "key:abc") -> MemoryAtom:
         bees = MemoryStream.objects.filter(name="bees").first() or shard("bees", "default")
         return note(bees, content, written_by=writer)
 
-    def test_row_10_it_is_withdrawn_with_the_texts_made_of_it_and_comes_back(self, ada: UserProfile) -> None:
+    def test_row_10_a_shared_item_is_withdrawn_with_derived_texts_and_restored(self, ada: UserProfile) -> None:
         own = self.written("Bees like linden.", "key:own")
         bees = own.stream
         fold(bees)
@@ -308,7 +310,7 @@ class TestShards:
         root.post(reverse("admin:moments_app_retraction_undo", args=[made.pk]))
         assert MemoryAtom.objects.exists()
 
-    def test_row_35_an_operator_of_another_application_sees_no_retraction_of_it(self) -> None:
+    def test_row_35_an_operator_of_another_application_does_not_see_the_retraction(self) -> None:
         made = retract_items(self.written().stream, Named(written_by="key:abc"), reason="planted", requested_by="test")
         there, seen = Application.objects.create(name="there"), []
         for application in (there.pk, DEFAULT):
@@ -318,7 +320,7 @@ class TestShards:
 
 
 class TestRest:
-    """Over REST: what a key wrote is found by the name of its writer, previewed, retracted and believed again."""
+    """Over REST, items of a writer can be listed, previewed, retracted and restored."""
 
     def written(self, api: Api, *contents: str) -> list[dict[str, Any]]:
         [stream] = [one for one in api.get("streams", user_id="ada").json()["streams"] if one["stream_type"] == "user"]
@@ -326,7 +328,7 @@ class TestRest:
         return [api.post(path, user_id="ada", atom_type="fact", content=content).json() for content in contents]
 
     @pytest.mark.slow
-    def test_row_10_all_that_a_key_wrote_is_taken_back(self, service: Api, stream: MemoryStream) -> None:
+    def test_row_10_all_items_of_a_key_can_be_retracted(self, service: Api, stream: MemoryStream) -> None:
         [first, second] = self.written(service, PLANTED, "Ada likes tea.")
         [other] = self.written(Api(ApiKey.objects.issue("other")[1]), "Ada has a cat.")
         writer = ApiKey.objects.get(name="service").actor
@@ -353,7 +355,7 @@ class TestRest:
         answer = service.post("retractions", user_id="ada", reason="x", **named)
         assert answer.status_code == 400 and answer.json()["errors"][0]["code"] == "contradictory"
 
-    def test_row_9_anothers_items_are_answered_as_unknown_ones(self, as_ada: Api, bo: UserProfile) -> None:
+    def test_row_9_items_of_another_person_look_unknown(self, as_ada: Api, bo: UserProfile) -> None:
         bos = note(MemoryStream.objects.ensure_of_person(bo, "default"), PLANTED, written_by="key:abc")
         told = [
             as_ada.post("retractions", reason="x", atom_ids=[str(atom_id)])
@@ -366,7 +368,7 @@ class TestRest:
 
 
 class TestOperator:
-    """In the admin: from the page of the item."""
+    """In the admin, from the page of an item."""
 
     @pytest.mark.slow
     def test_one_item_or_all_items_of_its_writer_are_previewed_and_retracted(self, stream: MemoryStream) -> None:

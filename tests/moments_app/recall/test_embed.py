@@ -1,4 +1,4 @@
-"""Vectors of facts, moments and turns: made behind the conversation, whatever the endpoint answers."""
+"""Vectors of facts, moments and turns are computed in the background, whatever the endpoint answers."""
 
 import math
 import threading
@@ -75,14 +75,14 @@ def refused() -> int:
 
 
 def hours_later(hours: int) -> None:
-    """Let time pass for what is refused."""
+    """Move the retries of refused texts that many hours back."""
     for kind in KINDS.values():
         for row in kind.objects.refused(EmbeddingModel.objects.get()).exclude(ask_again_at=None):
             kind.objects.filter(pk=row.pk).update(ask_again_at=row.ask_again_at - timedelta(hours=hours))
 
 
 def together(calls: int) -> Callable[[behave.Behaviour], behave.Behaviour]:
-    """Return what has each of so many calls wait for the others, then answer in its way."""
+    """Return a function that makes each of that many calls wait for the others before it answers."""
     barrier = threading.Barrier(calls, timeout=TIMEOUT)
 
     def waiting(then: behave.Behaviour) -> behave.Behaviour:
@@ -96,7 +96,7 @@ def together(calls: int) -> Callable[[behave.Behaviour], behave.Behaviour]:
 
 
 class TestSideBySide:
-    """Several calls under way at a time."""
+    """Several concurrent calls."""
 
     def test_a_job_sends_several_calls_at_once(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         embeddings_server.always(together(3)(behave.answer_well))
@@ -140,7 +140,7 @@ class TestSideBySide:
 
 
 class TestWhat:
-    """Which texts get a vector, and when."""
+    """Which texts get vectors, and when."""
 
     @pytest.mark.slow
     def test_turns_of_a_round_get_vectors_in_batches(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
@@ -253,7 +253,7 @@ class TestFailure:
             (behave.raw("null"), ""),
         ],
     )
-    def test_row_3_what_fails_to_embed_is_kept_found_by_words_told_and_tried_again(
+    def test_row_3_a_text_that_cannot_be_embedded_is_found_by_words_reported_and_retried(
         self, embeddings_server: OpenAIServer, service: Api, ada: UserProfile, behaviour: Any, told: str
     ) -> None:
         stream = own_stream(ada)
@@ -273,7 +273,7 @@ class TestFailure:
         assert Embed().sweep() == Asked(0)
 
     @pytest.mark.slow
-    def test_row_21_a_text_that_is_refused_costs_no_other_its_vector_and_is_not_asked_for_again(
+    def test_row_21_a_refused_text_does_not_affect_others_and_is_not_retried(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         embeddings_server.always(refuse_marked(400))
@@ -293,7 +293,7 @@ class TestFailure:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 429, 500, 503])
-    def test_row_28_an_endpoint_that_refuses_everything_says_nothing_about_a_text(
+    def test_row_28_an_endpoint_that_refuses_everything_marks_no_text_as_refused(
         self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings, status: int
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 1})
@@ -313,7 +313,7 @@ class TestFailure:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("status", [400, 413, 422])
-    def test_row_28_one_text_of_a_hundred_that_is_refused_gets_its_vector_once_the_endpoint_takes_it(
+    def test_row_28_a_refused_text_gets_its_vector_when_the_endpoint_accepts_it(
         self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings, status: int
     ) -> None:
         settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 100})
@@ -389,7 +389,7 @@ class TestFailure:
         assert vectors() == 1
 
     @pytest.mark.slow
-    def test_row_4_with_an_endpoint_that_fails_at_random_every_text_has_one_vector_in_the_end(
+    def test_row_4_every_text_gets_one_vector_despite_random_failures(
         self, embeddings_server: OpenAIServer, settings: Settings, ada: UserProfile
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 30})
@@ -418,7 +418,7 @@ class TestFailure:
         work_off()
         assert states == [0]
 
-    def test_row_4_turns_that_come_while_the_endpoint_thinks_get_their_vectors_too(
+    def test_row_4_turns_appended_during_an_embeddings_call_get_vectors(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         def say_more(handler: Any, body: dict[str, Any]) -> None:
@@ -433,7 +433,7 @@ class TestFailure:
 
 
 class TestSecondModel:
-    """Filling another model beside the one in use, and switching to it."""
+    """Filling another model in addition to the active one, and switching to it."""
 
     @pytest.mark.slow
     def test_the_command_fills_missing_vectors_and_activates_on_request(
@@ -448,7 +448,7 @@ class TestSecondModel:
         assert "turns: 24 of 24" in out and "not in use; --activate" in out
         assert EmbeddingModel.objects.get(is_active=True).dimensions == 64
         talk(ada, 2)
-        work_off()  # the new turns went to the model in use
+        work_off()  # new turns were embedded with the active model
         call_command("embed", model="wider", dimensions=96, activate=True)
         wider = EmbeddingModel.objects.get(is_active=True)
         assert (wider.name, wider.dimensions) == ("wider", 96)

@@ -1,4 +1,4 @@
-"""The embedded embeddings server as recall uses it, with a model of a few words."""
+"""The embedded embeddings server, used by recall, with a model that knows a few words."""
 
 from datetime import timedelta
 from io import StringIO
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def model_folder(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A model for the embedded server, which the site is set to use."""
+    """The folder of a model for the embedded server, which the settings use."""
     folder = str(write_model(tmp_path / "small"))
     settings.DATA_DIR = tmp_path
     settings.EMBEDDING = EmbeddingSettings(provider="embedded", model_folder=folder, dimensions=WIDTH)

@@ -1,4 +1,4 @@
-"""A job adds rows for turns that an earlier release archived without them, so searches find them."""
+"""A job adds rows for turns that an earlier release archived without them, so that searches find them."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ TURNS = 12
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """A session of two months, archived without rows."""
+    """A session of two months that was archived without rows."""
     session = covered_session(ada, TURNS)
     retain()
     archived_without_rows(session)
@@ -44,7 +44,7 @@ def asked() -> int:
     return IndexArchived().sweep().jobs
 
 
-def test_row_38_turns_that_an_earlier_release_archived_are_found_after_a_job(
+def test_row_38_turns_archived_by_an_earlier_release_are_found_after_the_job(
     session: Session, archive_folder: Path
 ) -> None:
     lines, there = in_archives(session), files(archive_folder)
@@ -54,7 +54,7 @@ def test_row_38_turns_that_an_earlier_release_archived_are_found_after_a_job(
     assert Job.objects.get(process=IndexArchived.name).result == {"sessions_left": 0}
     results = found(session.user)
     assert len(results) == TURNS
-    assert all("a second line" in result.content for result in results)  # read back from the files
+    assert all("a second line" in result.content for result in results)  # read from the files
     assert session.messages.archived().count() == TURNS and not session.messages.turns().exists()
     assert (in_archives(session), files(archive_folder)) == (lines, there)
     assert asked() == 0
@@ -80,7 +80,7 @@ def test_row_38_an_interrupted_job_continues_with_the_remaining_archives(session
     assert len(found(session.user)) == TURNS
 
 
-def test_row_38_a_month_that_grew_since_is_found_as_a_whole(ada: UserProfile) -> None:
+def test_row_38_all_turns_of_a_month_that_grew_since_are_found(ada: UserProfile) -> None:
     session = covered_session(ada, TURNS)
     Session.objects.update(summarised_sequence=2)
     retain()
@@ -106,7 +106,7 @@ def test_a_message_sent_again_meanwhile_is_skipped_and_reported(ada: UserProfile
     asked()
     work_off()
     assert Job.objects.get(process=IndexArchived.name).result == {"sessions_left": 1}
-    assert session.messages.archived().count() == TURNS // 2  # of the other month
+    assert session.messages.archived().count() == TURNS // 2  # in the other month
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Finding memory by words in the language they are said in, at once and later; rows written past the application."""
+"""Searching by words in the language of the text, at once and later; and rows written by other programs."""
 
 from datetime import timedelta
 from typing import Any
@@ -41,7 +41,7 @@ UPDATE {table} SET search_vector = to_tsvector('english', {text}), search_versio
 
 
 class TestLanguages:
-    """One conversation in many languages."""
+    """A conversation in many languages."""
 
     @pytest.mark.parametrize("counted", [False, True])
     def test_each_language_is_found_in_a_mixed_conversation(self, ada: UserProfile, *, counted: bool) -> None:
@@ -107,7 +107,7 @@ class TestLanguages:
 
 
 class TestAtOnce:
-    """How what was just said is ranked."""
+    """The ranking of new turns."""
 
     def test_the_rarest_word_counts_most_before_a_count(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze cracked in the kiln.", role="user")
@@ -135,11 +135,11 @@ class TestAtOnce:
         say(ada, *SAID.values())
         at_once = statements()
         count(ada)
-        assert at_once <= statements() + 1 <= 4  # a word that was not counted may be mistyped
+        assert at_once <= statements() + 1 <= 4  # a word that was not counted may be misspelled
 
 
 class TestIndexedAgain:
-    """Rows whose words are not as this version makes them."""
+    """Rows whose words were extracted by another version."""
 
     @staticmethod
     def _by_the_version_before(table: str = "sessions_app_message", text: str = "content") -> None:
@@ -261,14 +261,16 @@ class TestIndexedAgain:
         with CaptureQueriesContext(connection) as captured:
             [message] = Message.objects.all()
         assert '"search_vector"' not in captured[0]["sql"]
-        assert message.search_vector == "'harpsichord':2 'came':3"  # made of what it says
+        assert message.search_vector == "'harpsichord':2 'came':3"  # derived from its content
 
 
 class TestIsolation:
-    """Row 9 for words that are counted in what is found."""
+    """Row 9 for the counts of words."""
 
     @pytest.mark.parametrize("table", ["moments_app_memoryatom", "moments_app_moment", "sessions_app_message"])
-    def test_row_9_what_is_counted_at_once_is_ones_own(self, ada: UserProfile, bo: UserProfile, table: str) -> None:
+    def test_row_9_words_counted_during_a_search_are_ones_own(
+        self, ada: UserProfile, bo: UserProfile, table: str
+    ) -> None:
         for person in (ada, bo):
             say(person, f"Das Klavier von {person.user_id}.")
             moment(person, "klavier", f"Das Klavier von {person.user_id}.")
@@ -284,7 +286,7 @@ class TestIsolation:
             cursor.execute(call, asked)
             assert not of_bo & {pk for (pk,) in cursor.fetchall()}
 
-    def test_row_9_typos_are_not_told_anothers_words(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_typos_are_not_corrected_to_words_of_another_person(self, ada: UserProfile, bo: UserProfile) -> None:
         say(bo, "The harpsichord came from Lyon.")
         say(ada, "Nothing to say.")
         with acting_for("ada", application=DEFAULT) as acting:

@@ -1,4 +1,4 @@
-"""What a query asks for, as far as its words tell."""
+"""The kind of request that a query is, judged by its words."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The reranker of the settings reorders the best results; without its answer they keep their order."""
+"""A configured reranker reorders the best results. Without its answer they keep their order."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SAID = [f"The kiln {what}." for what in ("is due on Monday", "was fired twice", 
 
 @pytest.fixture
 def server(settings: Settings) -> Iterator[OpenAIServer]:
-    """A reranker that prefers the texts that were found last."""
+    """A reranker that prefers the last texts."""
     rerank._take_texts.clear()
     with OpenAIServer() as server:
         settings.RERANK = RerankSettings(base_url=server.base_url, api_key=SecretStr("key"), model="test-reranker")
@@ -42,7 +42,7 @@ def person() -> UserProfile:
 
 
 def scores(score: Any, field: str = "relevance_score") -> Behaviour:
-    """Answer as Cohere does; the score of a text depends on its index."""
+    """Answer like Cohere. The score of a text depends on its index."""
 
     def answer(handler: Handler, body: dict[str, Any]) -> None:
         results = [{"index": index, field: score(index)} for index in range(len(body["documents"]))]
@@ -52,7 +52,7 @@ def scores(score: Any, field: str = "relevance_score") -> Behaviour:
 
 
 def like_tei(handler: Handler, body: dict[str, Any]) -> None:
-    """Answer as TEI does, which doesn't know `documents`."""
+    """Answer like TEI, which doesn't know `documents`."""
     if "texts" not in body:
         return handler.refuse(422, "missing field `texts`")
     found = [{"index": index, "score": index / 10} for index in reversed(range(len(body["texts"])))]

@@ -1,4 +1,4 @@
-"""Finding memory again by its words: facts, moments and turns."""
+"""Searching memory by words: facts, moments and turns."""
 
 import itertools
 import random
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def say(user: UserProfile, *texts: str, session_id: str = "s1", **fields: Any) -> None:
-    """Turns of a user and an assistant, a minute apart."""
+    """Append turns of a user and an assistant, a minute apart."""
     roles = ("user", "assistant")
     batch = [
         NewMessage(role=fields.get("role", roles[n % 2]), content=text, created_at=START + timedelta(minutes=n))
@@ -79,7 +79,7 @@ def contents(*asked: Any, **more: Any) -> list[str]:
 
 
 class TestWhatIsFound:
-    """Which texts answer a query."""
+    """Which texts match a query."""
 
     def test_any_word_of_a_question_matches_and_the_rarest_counts_most(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze cracked in the kiln.", role="user")
@@ -95,7 +95,7 @@ class TestWhatIsFound:
         say(ada, "The kiln is warm.", "The glaze cracked in the kiln.")
         note(own_stream(ada), "Owns a kiln.", "fact")
         moment(ada, "kiln", "They spoke of a kiln.")
-        with connection.cursor() as cursor:  # as whoever writes them past the application may
+        with connection.cursor() as cursor:  # as other programs may write them
             for table in ("sessions_app_message", "moments_app_memoryatom", "moments_app_moment"):
                 cursor.execute(f"UPDATE {table} SET search_vector = strip(search_vector)")
         if is_counted:
@@ -124,7 +124,7 @@ class TestWhatIsFound:
         count(ada)
         for mistyped in ("harpsicord", "harpischord", "harpsichhord", "garpsichord"):
             assert contents(ada, mistyped, "turn")[0] == "The harpsichord came from Lyon."
-        assert contents(ada, "kln", "turn") == []  # too short to say what was meant
+        assert contents(ada, "kln", "turn") == []  # too short to be corrected
 
     def test_an_existing_word_is_not_treated_as_a_typo(self, ada: UserProfile) -> None:
         say(ada, "We went hiking.", session_id="s1")
@@ -147,7 +147,7 @@ class TestWhatIsFound:
         count(ada)
         assert contents(ada, "harpsichord " + " ".join(f"word{n}" for n in range(2_000)))
 
-    def test_row_43_at_most_64_words_are_searched_those_at_the_beginning_and_the_end(self, ada: UserProfile) -> None:
+    def test_row_43_at_most_64_words_are_searched_from_the_start_and_the_end(self, ada: UserProfile) -> None:
         texts = {
             "words": [f"word{n}" for n in range(400)],
             "pairs of characters": ["".join(map(chr, range(0x4E00, 0x4E00 + 400)))],
@@ -158,15 +158,15 @@ class TestWhatIsFound:
         asked = {term.word for term in query_words(ada, "", " ".join(texts["words"])).terms}
         assert {"word0", "word31", "word368", "word399"} <= asked
 
-    def test_row_43_a_long_query_in_no_language_is_searched_by_few_stems(self, ada: UserProfile) -> None:
+    def test_row_43_a_long_query_of_random_words_is_searched_by_few_stems(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came from Lyon.")
         count(ada)
         assert 100 < len(query_words(ada, "", random_words(160)).lookup("turn").rare) < 200
 
-    def test_row_43_a_long_query_in_no_language_reads_no_turn_without_its_words(self, ada: UserProfile) -> None:
+    def test_row_43_a_long_query_of_random_words_reads_no_turn_without_them(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(300)))
         count(ada)
-        connection.close()  # what it read is not told of the next
+        connection.close()  # a new connection counts only its own reads
         with transaction.atomic(), connection.cursor() as cursor:
             found(ada, random_words(160), "turn")
             found(ada, random_words(160), "turn", as_of=timezone.now())
@@ -233,20 +233,20 @@ class TestWhatIsFound:
 
 
 class TestOrder:
-    """How results stand."""
+    """The order of results."""
 
     @pytest.mark.slow
     def test_common_words_read_a_limited_number_of_texts(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(500)))
         columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata"
-        with connection.cursor() as cursor:  # so many that reading them all would tell
+        with connection.cursor() as cursor:  # so many that reading all of them would show
             cursor.execute(
                 f"INSERT INTO sessions_app_message (sequence, {columns}) SELECT n, {columns}"
                 " FROM sessions_app_message, generate_series(1000, 40000) n WHERE sequence = 0"
             )
             cursor.execute("ANALYZE sessions_app_message")
         count(ada)
-        connection.close()  # what it read is not told of the next
+        connection.close()  # a new connection counts only its own reads
         with transaction.atomic(), connection.cursor() as cursor:
             assert found(ada, "a warm kiln", "turn")
             cursor.execute("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'sessions_app_message'")
@@ -314,7 +314,7 @@ class TestOrder:
         assert list(ranking.values()) == sorted(ranking.values(), reverse=True)
 
     def test_meaning_decides_if_words_match_little_of_the_query(self) -> None:
-        """The turns that a few of the query's words find by chance don't displace the one that means the same."""
+        """Turns that match few words of the query by chance don't displace the one with the same meaning."""
         similarity = {("turn", (7, 20 * number)): 0.80 + number / 2_000 for number in range(40)}
         best = max(similarity, key=lambda key: similarity[key])
         by_chance = {("turn", (8, 0)): 2.0, ("turn", (8, 20)): 2.0}
@@ -347,7 +347,7 @@ class TestOrder:
         assert ranking[covered] == pytest.approx(ranking[other] + MOMENT_SHARE * ranking[key])
 
     def test_weak_results_beside_a_much_better_one_are_limited(self) -> None:
-        """Where words alone are asked, and where meaning is."""
+        """With words only, and with vectors."""
         weak = {("turn", (7, number)): 0.001 for number in range(0, 500, 10)}
         hits = Hits(weak | {("turn", (7, 1_000)): 1.0}, weights={"turn": 1.0})
         around = [1_000, 1_001, 999, 1_002, 998, 1_003, 997, 1_004, 996]
@@ -387,7 +387,7 @@ class TestOrder:
 
 
 class TestCounts:
-    """The counts of words behind it."""
+    """The counts of words."""
 
     def test_counts_match_the_texts(self, ada: UserProfile) -> None:
         say(ada, "A kiln and a kiln.", "A glaze.")
@@ -447,12 +447,12 @@ class TestIsolation:
             note(own_stream(person), f"{person.user_id} plays the harpsichord.", "fact")
             count(person)
 
-    def test_row_9_a_search_finds_ones_own_memory_only(self, ada: UserProfile) -> None:
+    def test_row_9_a_search_finds_only_own_memory(self, ada: UserProfile) -> None:
         texts = contents(ada, "harpsichord", most=100)
         assert len(texts) == 4
         assert not any("bo" in text.split("'")[0].split() or text.endswith("bo.") for text in texts)
 
-    def test_row_9_a_service_key_searches_for_whom_it_names_and_a_persons_key_for_its_own(
+    def test_row_9_a_service_key_searches_for_the_named_person_and_a_user_key_for_its_own(
         self, service: Api, as_ada: Api
     ) -> None:
         mine = service.post("memory/search", user_id="ada", query="harpsichord").json()["results"]
@@ -461,7 +461,7 @@ class TestIsolation:
         assert service.post("memory/search", user_id="nobody", query="harpsichord").json()["results"] == []
 
     @pytest.mark.parametrize("table", ["moments_app_memoryatom", "moments_app_moment", "sessions_app_message"])
-    def test_row_9_the_search_functions_hold_the_line_themselves(
+    def test_row_9_the_search_functions_enforce_row_security(
         self, ada: UserProfile, bo: UserProfile, table: str
     ) -> None:
         call = f"SELECT found FROM recall_{table}(%s, %s, %s, '{{}}', %s, %s, %s, 5, NULL, 100)"
@@ -475,7 +475,7 @@ class TestIsolation:
                 cursor.execute(call, asked)
                 assert not of_bo & {pk for (pk,) in cursor.fetchall()}
 
-    def test_row_9_anothers_words_and_counts_are_not_seen(self, ada: UserProfile) -> None:
+    def test_row_9_words_and_counts_of_another_person_are_not_visible(self, ada: UserProfile) -> None:
         with acting_for("ada", application=DEFAULT):
             assert set(Word.objects.values_list("user_id", flat=True)) == {ada.pk}
             assert set(Vocabulary.objects.values_list("user_id", flat=True)) == {ada.pk}
@@ -579,10 +579,10 @@ class TestEndpoint:
 
 
 class TestAccess:
-    """What recall returned is noted on the facts, behind the request."""
+    """The access to facts is counted in the background."""
 
     def test_an_access_to_a_returned_fact_is_recorded(self, service: Api, ada: UserProfile) -> None:
-        stream = own_stream(ada, agent_id="other")  # of the session's own agent they would stand in another layer
+        stream = own_stream(ada, agent_id="other")  # those of the session's own agent would be in another layer
         atom, other = note(stream, "Plays the harpsichord.", "fact"), note(stream, "Owns a kiln.", "fact")
         say(ada, "Hello.", "Hi.")
         for _ in range(3):
@@ -614,7 +614,7 @@ class TestAccess:
 
 
 class TestByMeaning:
-    """Search by vectors, beside words and alone."""
+    """Searching by vectors, alone and in addition to words."""
 
     @pytest.fixture(autouse=True)
     def _embedded(self, embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile) -> None:
@@ -693,7 +693,7 @@ class TestByMeaning:
         embeddings_server.always(behaviour)
         started = time.monotonic()
         answer = self.ask(service, "harpsichord")
-        assert time.monotonic() - started < 30  # one would go on for 60 s
+        assert time.monotonic() - started < 30  # a single response would take 60 s
         assert (answer["mode"], answer["degraded"]) == ("text", True)
         assert answer["results"]
         context = service.get("memory/context", user_id="ada", session_id="s1", query="harpsichord").json()
@@ -709,7 +709,7 @@ class TestByMeaning:
             assert self.ask(service, f"harpsichord {number}")["degraded"] is True
         assert EngineCall.objects.filter(ok=False).count() == 2
 
-    def test_row_9_meaning_finds_ones_own_memory_only(self, service: Api, as_ada: Api) -> None:
+    def test_row_9_a_search_by_vectors_finds_only_own_memory(self, service: Api, as_ada: Api) -> None:
         for mode in ("semantic", "hybrid"):
             texts = [
                 result["content"] for result in self.ask(service, "harpsichord", mode=mode, match_count=100)["results"]
@@ -740,7 +740,7 @@ class TestByMeaning:
         model = EmbeddingModel.objects.get()
         scans = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = %s"
         index = f"moments_app_turnembedding_nearest_{model.pk}"
-        # All but the index of nearest neighbours made dear: the planner would take it for two rows too.
+        # Make everything except the vector index expensive, so that the planner would use it for two rows too.
         dear = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT pg_get_functiondef('nearest_moments_app_turnembedding'::regproc)")
@@ -758,7 +758,7 @@ class TestByMeaning:
 
     @pytest.mark.parametrize("then", ["", "_then"])
     @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
-    def test_row_9_the_functions_of_vectors_hold_the_line_themselves(
+    def test_row_9_the_vector_functions_enforce_row_security(
         self, bo: UserProfile, ada: UserProfile, kind: str, then: str
     ) -> None:
         model = EmbeddingModel.objects.get()
@@ -774,7 +774,7 @@ class TestByMeaning:
             assert of_bo and not of_bo & {pk for (pk,) in cursor.fetchall()}
 
     @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
-    def test_row_9_anothers_vectors_are_not_seen(self, ada: UserProfile, kind: str) -> None:
+    def test_row_9_vectors_of_another_person_are_not_visible(self, ada: UserProfile, kind: str) -> None:
         with acting_for("ada", application=DEFAULT):
             owners = set(KINDS[kind].objects.values_list("user_id", flat=True))
         assert owners - {None} == {ada.pk}

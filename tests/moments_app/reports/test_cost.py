@@ -1,4 +1,4 @@
-"""What calls of models cost, and for whom they were made."""
+"""The cost of model calls, and the people that they were made for."""
 
 from datetime import timedelta
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What a big run would take, told before it is begun."""
+"""An estimate of a large run before it starts."""
 
 from decimal import Decimal
 from io import StringIO
@@ -38,8 +38,8 @@ def test_the_maximum_of_calls_for_settling_is_estimated(ada: UserProfile, model_
         Job.objects.request(Settle.name, session, requested_by="test")
     work_off()
     made = {purpose: EngineCall.objects.made().filter(purpose=purpose).count() for purpose in told}
-    assert abs(made.pop(CONSOLIDATION) - told[CONSOLIDATION]) <= 2  # it follows from what will be found worth keeping
-    assert made["combined"] == 1  # the sessions of a person share it
+    assert abs(made.pop(CONSOLIDATION) - told[CONSOLIDATION]) <= 2  # depends on how much is worth keeping
+    assert made["combined"] == 1  # shared by the sessions of a person
     assert all(told[purpose] >= count for purpose, count in made.items())
     assert calls(*estimate()) == dict.fromkeys(told, 0)
 
@@ -51,7 +51,7 @@ def test_the_estimate_for_everything_includes_calls_during_conversations(
     talk(ada, 60, session_id="s2")
     settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 100})
     waiting, all_of_it = calls(*estimate()), calls(*estimate(everything=True))
-    assert (waiting["embedding"], all_of_it["embedding"]) == (6, 44)  # a call a round, two a session for its memories
+    assert (waiting["embedding"], all_of_it["embedding"]) == (6, 44)  # a call per round, two per session for memories
     assert (waiting["rolling-summary"], all_of_it["rolling-summary"]) == (0, 36)
     alike = waiting.keys() - {"embedding", "rolling-summary"}
     assert {purpose: waiting[purpose] for purpose in alike} == {purpose: all_of_it[purpose] for purpose in alike}

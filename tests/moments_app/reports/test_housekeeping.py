@@ -1,4 +1,4 @@
-"""Old records of work go; what leads somewhere stays."""
+"""Old records of work are deleted, except those that others refer to."""
 
 from datetime import timedelta
 from io import StringIO
@@ -29,7 +29,7 @@ def age(days: int) -> None:
 def test_old_jobs_and_calls_without_results_are_deleted(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     build(session)
-    build(session)  # nothing beyond the lag
+    build(session)  # no turns beyond the lag
     count(ada)
     age(29)
     assert housekeeping() == Tidied()
@@ -54,7 +54,7 @@ def test_more_than_one_batch_is_deleted(ada: UserProfile, monkeypatch: pytest.Mo
     assert housekeeping().jobs == 5
 
 
-def test_row_35_who_read_whom_is_kept_for_the_days_that_are_set_and_an_export_for_good(
+def test_row_35_readings_are_kept_for_the_configured_days_and_exports_permanently(
     ada: UserProfile, settings: Settings
 ) -> None:
     for days in (399, 401):

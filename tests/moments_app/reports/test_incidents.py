@@ -33,7 +33,7 @@ def call(job: Job, kind: str = "", *, engine: str = ENGINE, version: PromptVersi
 
 
 def fail(name: str, kind: str = "server_error", *, process: str = "build_moments", times: int = 1, **how: Any) -> Job:
-    """A job of a person whose calls failed, and that waits for a retry."""
+    """Create a job of a person whose calls failed. It waits for a retry."""
     job = job_of(name, process)
     for _ in range(times):
         call(job, kind, **how)
@@ -67,7 +67,7 @@ def test_without_failures_there_are_no_incidents(ada: UserProfile) -> None:
 
 
 def fail_alone(name: str, *others: str, kind: str = "server_error", **how: Any) -> Job:
-    """A job of a person whose calls fail while others are answered."""
+    """Create a job of a person whose calls fail while others are answered."""
     job = fail(name, kind, times=2, **how)
     answer(*others)
     call(job, kind)
@@ -77,7 +77,7 @@ def fail_alone(name: str, *others: str, kind: str = "server_error", **how: Any) 
 class TestOnePerson:
     """The person is the cause if others are answered in between."""
 
-    def test_row_50_the_person_is_named_with_the_call_that_was_answered_for_another(self) -> None:
+    def test_row_50_an_incident_names_the_person_and_an_answered_call_for_another(self) -> None:
         fail_alone("ada", "bo", "cy")
         incident = the_only()
         assert incident.cause == "Calls about ada fail"
@@ -86,12 +86,12 @@ class TestOnePerson:
         assert "The same prompt for cy was answered at " in incident.evidence
         assert incident.remedy.startswith("Don't wait for the engine, because it answers others.")
 
-    def test_row_50_all_their_work_is_one_incident_whatever_fails(self) -> None:
+    def test_row_50_all_failures_of_a_person_are_one_incident(self) -> None:
         fail("ada", "timeout", process="form_memories"), fail_alone("ada", "bo")
         incident = the_only()
         assert (incident.people, incident.jobs, len(incident.failures)) == (1, 2, 2)
 
-    def test_row_50_chance_failures_of_others_are_an_incident_of_their_own(self) -> None:
+    def test_row_50_chance_failures_of_others_are_a_separate_incident(self) -> None:
         fail("bo"), fail("cy"), fail_alone("ada", "dora")
         of_ada, of_engine = sorted(incidents(), key=lambda incident: incident.people)
         assert (of_ada.cause, list(of_ada.names.values())) == ("Calls about ada fail", ["ada"])
@@ -131,7 +131,7 @@ def open_circuit(*held: Job, engine: str = ENGINE, work: str = "text", **fields:
 
 
 class TestAnEngine:
-    """The engine is the cause if nobody is answered."""
+    """The engine is the cause if no calls are answered."""
 
     @pytest.mark.slow
     def test_one_outage_is_one_incident_that_counts_each_job_once(self) -> None:
@@ -202,7 +202,7 @@ def mute(incident: Incident) -> None:
 
 
 class TestMuting:
-    """A muted incident is the last, and does not vanish."""
+    """A muted incident is shown last and does not disappear."""
 
     def test_a_muted_incident_stays_and_is_last(self) -> None:
         fail_for_good("ada", "rejected"), fail("bo", "invalid_answer")
@@ -270,9 +270,9 @@ def test_a_job_that_runs_again_keeps_its_incident_open() -> None:
 
 
 class TestItsJobs:
-    """An incident has the jobs of its cause, and of no other one with the same failure."""
+    """An incident has the jobs of its cause, and none of other incidents with the same failure."""
 
-    def test_row_50_a_persons_incident_has_the_persons_jobs(self) -> None:
+    def test_row_50_the_incident_of_a_person_has_their_jobs(self) -> None:
         of_engine, of_ada = fail("bo"), fail_alone("ada", "cy")
         found = {incident.cause: list(incident.stalled()) for incident in incidents()}
         assert found == {
@@ -291,7 +291,7 @@ class TestItsJobs:
 
 
 def seconds(people: int) -> float:
-    """The shortest of three times that it takes to read the incidents of so many people more whose jobs failed."""
+    """Add people with failed jobs; return the shortest of three times that reading the incidents takes."""
     there, failure = UserProfile.objects.count(), FailureGroup.objects.get()
     names = (f"person-{number}" for number in range(there, there + people))
     users = UserProfile.objects.bulk_create(UserProfile(user_id=name, application_id=DEFAULT) for name in names)

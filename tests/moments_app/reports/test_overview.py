@@ -1,4 +1,4 @@
-"""The figures an operator sees first."""
+"""The figures on the dashboard."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -64,7 +64,7 @@ def test_turns_sessions_and_moments_are_counted_by_arrival_day(ada: UserProfile)
     assert (made.today.turns, made.days[-4].turns, made.whole.turns) == (60, 10, 70)
     assert (made.today.sessions, made.whole.sessions, made.sessions) == (1, 1, 2)
     assert made.today.moments == Moment.objects.count()
-    Message.objects.filter(session__session_id="older").archive()  # a site may do that within the month
+    Message.objects.filter(session__session_id="older").archive()  # turns can be archived within the month
     assert overview.activity().whole.turns == 70
 
 
@@ -111,9 +111,9 @@ def test_waiting_times_of_ended_jobs_are_grouped_by_lane_and_day(ada: UserProfil
         ended("build_moments", number)
     ended("form_memories", 40, days=3)
     ended("roll_summary", 2)
-    ended("roll_summary", -5)  # another host's clock
+    ended("roll_summary", -5)  # the clock of another host
     ended("run_task", 7)
-    ended("run_task", 0, status="skipped")  # such as a cancelled job, which never started
+    ended("run_task", 0, status="skipped")  # such as a canceled job, which never started
     ended("run_task", 900, status="failed")
     ended("embed", 900, days=31)
     waits = overview.activity().waits

@@ -1,4 +1,4 @@
-"""The checkpoint of a settled session: derived from what was written of it, within its words."""
+"""The checkpoint of a settled session: derived from its other memory, within its word limit."""
 
 from datetime import UTC, date, datetime
 
@@ -13,7 +13,7 @@ AT = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def told(*episodes: Episode, context: str = "", said: tuple[str, ...] = (), opened: tuple[str, ...] = ()) -> list[str]:
-    """The lines of a checkpoint."""
+    """Return the lines of a checkpoint."""
     turns = [Turn(n, "assistant" if n % 2 else "user", text, AT) for n, text in enumerate(said)]
     request = DigestRequest(turns, context, MAX_WORDS, "")
     input = DigestInput(PromptVersion(), Session(), request, range(9), [], AT)

@@ -1,4 +1,4 @@
-"""What is due together when a session is settled is asked for in one call, and stored as if each had asked."""
+"""Settling a session combines all due requests in one call. The results are stored as if requested separately."""
 
 import json
 from collections import Counter
@@ -33,13 +33,13 @@ def settle(session: Session) -> Job:
 
 
 def asked_for(server: OpenAIServer) -> list[str]:
-    """The purposes of the requests, in their order."""
+    """Return the purposes of the requests, in order."""
     chats = [body for body in server.requests if "input" not in body]
     return [body["response_format"]["json_schema"]["name"].replace("_", "-") for body in chats]
 
 
 def without(part: str, **other: Any) -> behave.Behaviour:
-    """The right answer, with another value for a part, or none."""
+    """Return the correct answer with one part replaced or missing."""
 
     def behaviour(handler: behave.Handler, body: dict[str, Any]) -> None:
         answer = right_answer(body)
@@ -80,7 +80,7 @@ def test_one_call_has_each_turn_once_and_each_part_records_its_prompt(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "bad"), [("memories", {"nonsense": 1}), ("moments", {})])
-def test_row_3_a_bad_part_fails_alone_and_is_asked_for_by_itself(
+def test_row_3_an_invalid_part_fails_alone_and_is_requested_separately(
     ada: UserProfile, model_server: OpenAIServer, part: str, bad: dict[str, Any]
 ) -> None:
     session = talk(ada, 9)
@@ -96,7 +96,7 @@ def test_row_3_a_bad_part_fails_alone_and_is_asked_for_by_itself(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bad", [behave.error(500), behave.content("{}")])
-def test_row_3_where_the_call_fails_each_asks_by_itself(
+def test_row_3_after_a_failed_call_each_part_is_requested_separately(
     ada: UserProfile, model_server: OpenAIServer, bad: behave.Behaviour
 ) -> None:
     session = talk(ada, 9)
@@ -107,7 +107,7 @@ def test_row_3_where_the_call_fails_each_asks_by_itself(
 
 
 @pytest.mark.slow
-def test_row_5_a_worker_that_died_before_the_commit_left_nothing_and_all_is_written_once(
+def test_row_5_a_worker_that_dies_before_the_commit_leaves_nothing_and_all_is_stored_once(
     ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -118,7 +118,7 @@ def test_row_5_a_worker_that_died_before_the_commit_left_nothing_and_all_is_writ
 
     session = talk(ada, 9)
     with monkeypatch.context() as patch:
-        patch.setattr("moments_app.sessions.settle._tell", die)  # the last of the commit
+        patch.setattr("moments_app.sessions.settle._tell", die)  # the last step of the commit
         with pytest.raises(Killed):
             settle(session)
     session.refresh_from_db()
@@ -177,7 +177,7 @@ def test_sessions_that_are_settled_soon_are_not_formed_first(
 
 
 def many(user: UserProfile, count: int) -> list[Session]:
-    """Ask for the settling of small sessions."""
+    """Queue the settling of small sessions."""
     sessions = [talk(user, 4, session_id=f"s{number}", days=number) for number in range(count)]
     for session in sessions:
         Job.objects.request(Settle.name, session, requested_by="test")
@@ -216,7 +216,7 @@ def test_small_sessions_of_a_person_share_one_call_with_known_statements_once(
 
 
 @pytest.mark.slow
-def test_row_3_where_the_shared_call_fails_the_first_session_is_asked_about_alone(
+def test_row_3_after_a_failed_shared_call_the_first_session_is_requested_alone(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     sessions = many(ada, 3)
@@ -232,7 +232,7 @@ def test_row_3_where_the_shared_call_fails_the_first_session_is_asked_about_alon
 
 
 @pytest.mark.slow
-def test_row_3_a_bad_part_of_a_later_session_costs_no_other_session(
+def test_row_3_an_invalid_part_of_a_later_session_does_not_affect_others(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     sessions = many(ada, 3)

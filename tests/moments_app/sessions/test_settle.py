@@ -1,4 +1,4 @@
-"""Settling: a session that simply stops is remembered all the same, and cleared."""
+"""Settling: a session that simply stops is still remembered and cleared."""
 
 import json
 import re
@@ -45,12 +45,12 @@ def checkpoint(session: Session) -> dict[str, Any]:
 
 
 def with_statements(**texts: str) -> behave.Behaviour:
-    """The right answer, but for these statements of the session, each by its kind."""
+    """Return the correct answer with these statements of the session by kind."""
     return with_items(*(f"{kind} 0: {text}" for kind, text in texts.items()))
 
 
 def with_items(*items: str) -> behave.Behaviour:
-    """The right answer, but for these items of the session's stream."""
+    """Return the correct answer with these items of the session's stream."""
 
     def behaviour(handler: behave.Handler, body: dict[str, Any]) -> None:
         answer = behave.right_answer(body)
@@ -61,7 +61,7 @@ def with_items(*items: str) -> behave.Behaviour:
 
 
 class TestAQuietSession:
-    """Everything is brought up to date."""
+    """Settling a quiet session brings all memory up to date."""
 
     @pytest.mark.slow
     def test_settling_writes_moments_memories_and_a_checkpoint_as_summary(
@@ -215,11 +215,11 @@ class TestAQuietSession:
         assert job.result["memories_formed"]["lessons"] == 1
         learned = MemoryAtom.objects.filter(content="Ask for the kiln's model first.")
         assert {(atom.stream.name, atom.kind, atom.is_candidate) for atom in learned} == {("lessons", "lesson", True)}
-        assert learned.count() == 2  # of this agent, and of all agents
+        assert learned.count() == 2  # in the shard of this agent, and of all agents
 
 
 class TestWhichSessions:
-    """Quiet ones, each once."""
+    """Quiet sessions are settled, each once."""
 
     def test_idle_sessions_are_settled_however_short(self, ada: UserProfile) -> None:
         talk(ada, 4, session_id="quiet")
@@ -254,7 +254,7 @@ class TestWhichSessions:
         assert settle(Session.objects.get(session_id="s2"), force=True).status == Job.Status.SKIPPED
 
     @pytest.mark.slow
-    def test_row_6_two_runs_at_once_ask_for_each_session_once(self, ada: UserProfile) -> None:
+    def test_row_6_two_concurrent_runs_queue_each_session_once(self, ada: UserProfile) -> None:
         for number in range(250):
             talk(ada, 4, session_id=f"s{number}")
         asked = [compacted.settled for compacted in at_once(lambda _: compact_sessions(), 2)]
@@ -273,14 +273,14 @@ class TestWhichSessions:
     def test_each_batch_takes_one_query(self, ada: UserProfile, django_assert_num_queries: Any) -> None:
         for number in range(5):
             talk(ada, 4, session_id=f"s{number}")
-        with django_assert_num_queries(2 * 3) as queries:  # begin, query, commit; and once more to find no more
+        with django_assert_num_queries(2 * 3) as queries:  # BEGIN, query and COMMIT, and again to find no more
             for batch in compaction._batches(Session.objects.quiet()):
                 assert len(batch) == 5
         assert sum("FOR NO KEY UPDATE" in query["sql"] for query in queries.captured_queries) == 2
 
 
 class TestFailure:
-    """A settling that fails is seen, and the session stays as it was."""
+    """A failed settling is reported and does not change the session."""
 
     @pytest.mark.slow
     def test_nothing_is_written_before_the_model_answers(self, ada: UserProfile, model_server: OpenAIServer) -> None:
@@ -316,7 +316,7 @@ class TestFailure:
         assert (session.status, session.live_count) == ("active", 10)
         assert Job.objects.get(process=Settle.name).status == Job.Status.SKIPPED
 
-    def test_row_17_no_connection_is_held_while_the_engine_digests(
+    def test_row_17_no_connection_is_held_during_a_digest_call(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 9)
@@ -334,7 +334,7 @@ class TestFailure:
 
 
 class TestTurnsPastTheirKeepByDate:
-    """Memory before deletion."""
+    """Turns past their retention period are settled before they are deleted."""
 
     @pytest.fixture(autouse=True)
     def _archives(self, settings: Settings, tmp_path: Path) -> None:

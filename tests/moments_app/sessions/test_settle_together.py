@@ -1,4 +1,4 @@
-"""Settling together: the same is left as by settling one by one, by far fewer statements."""
+"""Settling sessions together has the same result as settling them one by one, with far fewer statements."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +47,7 @@ OWN = {
 
 
 def converse(user: UserProfile) -> list[Session]:
-    """Sessions of several days in which more and more is said, one of them with a system turn at its end."""
+    """Create sessions on several days with growing content. One of them ends with a system turn."""
     sessions = []
     for number, text in enumerate(SAID):
         first = START + timedelta(days=(number * 3) % 4)
@@ -61,7 +61,7 @@ def converse(user: UserProfile) -> list[Session]:
 
 
 def settle_all(user: UserProfile | None = None) -> int:
-    """Ask for all that is due and do it as a worker does; return how many jobs were taken for that."""
+    """Queue and run everything that is due, as a worker does; return how many jobs were claimed."""
     compact_sessions()
     if user:
         Job.objects.open().exclude(user=user).delete()
@@ -81,7 +81,7 @@ def rows(found: Any, *names: str) -> list[dict[str, Any]]:
 
 
 def left_of(user: UserProfile) -> dict[str, Any]:
-    """Everything that the settling of a person's sessions leaves, without what names the person or the moment."""
+    """Return everything that settling a person's sessions leaves, without the names of person and moments."""
     events = Message.objects.for_user(user).partitions().order_by("session__session_id")
     payloads = [
         {**event.payload, "user_key": "", "created_at": "", "last_n_moment_keys": []}
@@ -187,7 +187,7 @@ def test_the_size_of_a_batch_is_limited(ada: UserProfile, monkeypatch: pytest.Mo
 
 @contextmanager
 def settling_meanwhile(locked: Session) -> Iterator[Thread]:
-    """Have a worker settle everything, which comes to wait for a session that is locked until the block ends."""
+    """Let a worker settle everything until it waits for a session that is locked until the block ends."""
 
     def work() -> None:
         try:
@@ -206,7 +206,7 @@ def settling_meanwhile(locked: Session) -> Iterator[Thread]:
 
 def _waiting() -> list[int]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees what it saw first
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise the transaction repeats its first result
         cursor.execute(
             "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             " AND query LIKE '%sessions_app_session%'"
@@ -215,7 +215,7 @@ def _waiting() -> list[int]:
 
 
 @pytest.mark.slow
-def test_row_25_a_connection_lost_amid_a_batch_leaves_it_as_it_was_and_it_is_done_once(ada: UserProfile) -> None:
+def test_row_25_a_batch_whose_connection_is_lost_is_rolled_back_and_done_once(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     compact_sessions()
     with settling_meanwhile(sessions[1]), connection.cursor() as cursor:
@@ -279,7 +279,7 @@ def test_a_failing_session_does_not_block_the_others(ada: UserProfile) -> None:
     assert "IntegrityError" in waiting.error
 
 
-def test_row_9_only_one_persons_sessions_are_settled_together(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_only_sessions_of_one_person_are_settled_together(ada: UserProfile, bo: UserProfile) -> None:
     for user in (ada, bo):
         talk(user, 4, session_id="s1")
         talk(user, 4, session_id="s2")

@@ -1,4 +1,4 @@
-"""What is remembered depends on what was said, not on how turns arrive in batches and sessions."""
+"""Memory depends on the messages, not on how turns are divided into batches and sessions."""
 
 import json
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from tests.support.jobs import work_off
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming"), pytest.mark.slow]
 
 SAMPLE = Path(__file__).parents[3] / "benchmarks/samples/conversations/english.json"
-MOST = 0.1  # of the items, that may differ
+MOST = 0.1  # maximum share of items that may differ
 Said = list[list[NewMessage]]
 
 
 def conversation() -> Said:
-    """The turns of a conversation of several months, by its own sessions."""
+    """Return the turns of a conversation of several months, by session."""
     told = json.loads(SAMPLE.read_text())
     return [
         [
@@ -87,7 +87,7 @@ def test_the_same_turns_give_the_same_items_in_any_division() -> None:
     items = {}
     for way, say in WAYS.items():
         user = UserProfile.objects.ensure(way)
-        # What is folded into a text, and when, is another matter.
+        # Turn off consolidation, because its result depends on timing.
         MemoryStream.objects.ensure_of_person(user, "default")
         MemoryStream.objects.filter(user=user).update(consolidation_prompt="")
         say(user, said)

@@ -1,4 +1,4 @@
-"""Consolidation: what was in the call is absorbed, what came meanwhile stays, and the last one can be undone."""
+"""Consolidation: items in the call are absorbed, newer ones stay, and the last consolidation can be undone."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 @pytest.fixture
 def stream(ada: UserProfile) -> MemoryStream:
-    """Ada's, with five observations that wait."""
+    """The user stream of Ada with five waiting observations."""
     MemoryStream.objects.ensure_for(talk(ada, 2))
     stream = MemoryStream.objects.get(stream_type="user")
     for number in range(5):
@@ -57,7 +57,7 @@ def test_a_formation_that_reaches_the_threshold_requests_a_consolidation(
     from moments_app.jobs.runner import run_job
     from moments_app.streams.form import FormMemories
 
-    MemoryStream.objects.filter(pk=stream.pk).update(consolidation_trigger=5)  # as many as wait
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidation_trigger=5)  # as many as are waiting
     session = talk(ada, 6, text="I love kilns and I live in Turin.")
     run_job(Job.objects.request(FormMemories.name, session, requested_by="test", force=True).job_id)
     work_off()
@@ -83,7 +83,7 @@ def test_observations_of_the_call_are_absorbed_into_lines(
     assert all(f"Observation {number}." in stream.consolidated_content for number in range(5))
 
 
-def test_row_2_what_comes_while_the_engine_thinks_survives(stream: MemoryStream, model_server: OpenAIServer) -> None:
+def test_row_2_items_added_during_an_engine_call_are_kept(stream: MemoryStream, model_server: OpenAIServer) -> None:
     def meanwhile(handler: Any, body: dict[str, Any]) -> None:
         note(stream, "Came meanwhile.")
         behave.answer_well(handler, body)
@@ -93,7 +93,7 @@ def test_row_2_what_comes_while_the_engine_thinks_survives(stream: MemoryStream,
     assert waiting(stream) == ["Came meanwhile."]
 
 
-def test_row_2_an_edit_while_the_engine_thinks_is_kept_and_merged_again(
+def test_row_2_an_edit_during_an_engine_call_is_kept_and_the_merge_is_repeated(
     stream: MemoryStream, model_server: OpenAIServer
 ) -> None:
     def meanwhile(handler: Any, body: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def test_row_2_an_edit_while_the_engine_thinks_is_kept_and_merged_again(
 
 
 @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content('{"text": " "}'), behave.truncated])
-def test_row_3_a_failed_consolidation_changes_nothing_but_the_job(
+def test_row_3_a_failed_consolidation_changes_only_the_job(
     stream: MemoryStream, model_server: OpenAIServer, behaviour: behave.Behaviour
 ) -> None:
     before = state(stream)
@@ -209,7 +209,7 @@ def test_a_stream_without_a_prompt_is_never_consolidated(ada: UserProfile) -> No
 
 
 class TestPinned:
-    """What an operator wrote or pinned is kept word for word."""
+    """Text that an operator wrote or pinned is kept word for word."""
 
     def test_a_pinned_observation_is_not_absorbed_and_does_not_count_as_waiting(self, stream: MemoryStream) -> None:
         stream.atoms.filter(content="Observation 2.").update(is_pinned=True)
@@ -242,7 +242,7 @@ def test_a_stream_can_have_its_own_model(stream: MemoryStream, model_server: Ope
 
 
 class TestAtOnce:
-    """Others write at the same time: whoever locks several rows does so in one order, and nobody waits in a circle."""
+    """Concurrent changes: rows are always locked in the same order, so no deadlock occurs."""
 
     def test_items_of_removed_lines_are_locked_in_order(self, stream: MemoryStream) -> None:
         fold(stream)

@@ -1,4 +1,4 @@
-"""What an operator does to single items: evicted, restored and moved, each at once and with nothing lost."""
+"""An operator evicts, restores and moves single items, each at once and without loss."""
 
 from datetime import timedelta
 
@@ -30,7 +30,7 @@ def session(ada: UserProfile) -> Session:
 
 @pytest.fixture
 def own(session: Session) -> MemoryStream:
-    """What is known of Ada."""
+    """The user stream of Ada."""
     return MemoryStream.objects.get(stream_type="user")
 
 
@@ -56,7 +56,7 @@ def vector_of(atom: MemoryAtom) -> None:
 
 
 class TestEvict:
-    """Out of memory, not out of the table."""
+    """Evicting an item from memory keeps its row."""
 
     def test_an_evicted_item_is_in_no_context_and_no_search(
         self, ada: UserProfile, session: Session, own: MemoryStream
@@ -106,7 +106,7 @@ class TestEvict:
 
 
 class TestRestore:
-    """Back into memory."""
+    """Restoring an evicted item."""
 
     def test_a_restored_item_is_in_contexts_and_searches(
         self, ada: UserProfile, session: Session, own: MemoryStream
@@ -133,7 +133,7 @@ class TestRestore:
 
 
 class TestMove:
-    """To another stream of the same person."""
+    """Moving an item to another stream of the same person."""
 
     def test_a_moved_item_is_only_in_its_new_stream(
         self, ada: UserProfile, session: Session, own: MemoryStream, of_session: MemoryStream

@@ -1,4 +1,4 @@
-"""Formation: what of a conversation goes into which stream, and that nothing of it is lost or doubled."""
+"""Formation: which statements of a conversation go into which stream, without loss or duplicates."""
 
 import json
 from contextlib import suppress
@@ -47,7 +47,7 @@ def contents(**of: Any) -> list[str]:
 
 
 class TestWhen:
-    """When a formation is asked for."""
+    """When a formation is queued."""
 
     def test_a_formation_is_requested_at_the_interval_of_turns(self, ada: UserProfile, settings: Settings) -> None:
         few = settings.MEMORY_FORMATION.model_copy(update={"token_interval": 10**9})
@@ -75,7 +75,7 @@ class TestWhen:
     def test_a_quiet_session_is_formed_with_fewer_turns(self, ada: UserProfile, bo: UserProfile) -> None:
         talk(ada, 6)
         talk(bo, 3, session_id="short")
-        assert FormMemories().sweep() == Asked(1)  # their turns are of last spring
+        assert FormMemories().sweep() == Asked(1)  # their turns are months old
         Session.objects.update(last_arrived_at=timezone.now())
         work_off()
         talk(ada, 6)
@@ -93,7 +93,7 @@ class TestWhen:
 
 
 class TestStreams:
-    """Which streams there are."""
+    """Which streams exist."""
 
     def test_streams_of_session_and_person_are_added_once_on_first_use(self, ada: UserProfile) -> None:
         for _ in range(2):
@@ -137,7 +137,7 @@ class TestStreams:
 
 
 class TestItems:
-    """What is taken of an answer: the good items, each by itself."""
+    """Valid items of an answer are kept, each independently of the others."""
 
     def test_valid_items_are_kept_and_invalid_ones_counted_by_reason(
         self, ada: UserProfile, model_server: OpenAIServer
@@ -230,7 +230,7 @@ class TestItems:
             ("Wohnt in Kiel.", "home", "user", "Nora"),
         ]
 
-    def test_row_23_what_memory_itself_put_there_is_not_remembered_again(
+    def test_row_23_text_from_memory_is_not_remembered_again(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         lines = "- Likes remembered text. (2026-03-02)\n- Has remembered text. (2026-03-03)"
@@ -262,7 +262,7 @@ class TestFailure:
     """An engine that fails loses nothing."""
 
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null"), behave.truncated, behave.refusal])
-    def test_row_3_a_failed_formation_changes_nothing_but_the_job(
+    def test_row_3_a_failed_formation_changes_only_the_job(
         self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
     ) -> None:
         session = talk(ada, 6)
@@ -276,7 +276,7 @@ class TestFailure:
         assert MemoryAtom.objects.exists()
 
     @pytest.mark.slow
-    def test_row_4_with_an_engine_that_fails_at_random_no_turn_is_left_and_no_item_doubled(
+    def test_row_4_every_turn_is_formed_once_despite_random_failures(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 50})
@@ -300,9 +300,7 @@ class TestFailure:
         assert len(set(active)) == len(active)
 
     @pytest.mark.slow
-    def test_row_1_two_workers_on_the_same_turns_add_each_item_once(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
+    def test_row_1_concurrent_workers_add_each_item_once(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 6)
         stream = shard("kilns")
         at_once(lambda n: _try(lambda: note(stream, "The very same.")), 8)
@@ -320,7 +318,9 @@ def _try(work: Any) -> None:
         work()
 
 
-def test_row_9_atoms_and_streams_are_seen_by_their_person_and_shards_by_all(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_9_items_and_streams_are_visible_to_their_person_and_shards_to_all(
+    ada: UserProfile, bo: UserProfile
+) -> None:
     form(talk(ada, 6, text="I live in Turin and I love kilns."))
     form(talk(bo, 6, text="I live in Turin and I love kilns."))
     note(shard("kilns"), "A shard's own.", "fact")
@@ -335,11 +335,11 @@ def test_row_9_atoms_and_streams_are_seen_by_their_person_and_shards_by_all(ada:
 
 
 class TestOwnModels:
-    """A stream may name the model that extracts for it."""
+    """A stream may name its own extraction model."""
 
     @pytest.fixture(autouse=True)
     def allowed(self, forming: None, settings: Settings, model_server: OpenAIServer) -> None:
-        """Two models beside the one for all."""
+        """Allow two additional models for streams."""
         allowed = settings.MEMORY_FORMATION.model_copy(update={"stream_models": ["large", "small"]})
         settings.MEMORY_FORMATION = allowed
 
@@ -446,7 +446,7 @@ def test_items_are_added_in_a_constant_number_of_queries_without_ended_ones(
         return [atom.content for atom in added], len(queries)
 
     last = ended.pk
-    add("first")  # what it asks for is asked for once
+    add("first")  # a second request is ignored
     last = stream.atoms.latest("pk").pk
     few, statements = add("first", "two", "two", ended.content)
     assert few == ["two"]

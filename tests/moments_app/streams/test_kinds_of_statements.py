@@ -42,7 +42,7 @@ def test_sentences_have_kinds(text: str, kind: str) -> None:
 
 @pytest.mark.django_db
 class TestUpgrade:
-    """Rows as the release before left them: without a kind, and some evicted."""
+    """Rows of the previous release: without kinds, some of them evicted."""
 
     @pytest.fixture
     def own(self, ada: UserProfile) -> MemoryStream:

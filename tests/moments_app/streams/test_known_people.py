@@ -1,4 +1,4 @@
-"""Other people whom a user's memory knows: found in statements, each with a profile that follows these."""
+"""Other people whom a user's memory knows: found in statements, each with a profile derived from these."""
 
 import zipfile
 from importlib import import_module
@@ -38,7 +38,7 @@ def people(service: Api, user_id: str = "ada", **asked: Any) -> list[dict[str, A
 
 
 def known(service: Api) -> dict[str, tuple[str, str]]:
-    """Names and relationships by key."""
+    """Return names and relationships by key."""
     return {person["key"]: (person["name"], person["relationship"]) for person in people(service)}
 
 
@@ -47,9 +47,9 @@ def profile(service: Api, key: str) -> str:
 
 
 class TestOwn:
-    """Nobody gets people that another user's memory knows."""
+    """A user never gets the known people of another user."""
 
-    def test_row_9_people_known_to_another_user_are_as_if_they_were_not(
+    def test_row_9_people_known_to_another_user_look_unknown(
         self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna lives in Bergen.")
@@ -64,7 +64,7 @@ class TestOwn:
         assert service.get("facts", user_id="bo", about="anna").json()["facts"] == []
         assert service.get("users/ada/people", after="dr-weiss").status_code == 404
 
-    def test_row_9_nor_does_the_database_show_them_without_the_codes_filter(
+    def test_row_9_an_unfiltered_query_does_not_see_people_known_to_others(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna lives in Bergen.")
@@ -74,7 +74,7 @@ class TestOwn:
 
 
 class TestNamed:
-    """Which person a sentence names, and what they are to whom."""
+    """Which person a sentence names, and their relationship."""
 
     @pytest.mark.parametrize(
         ("text", "name", "relationship"),
@@ -119,7 +119,7 @@ class TestNamed:
 
 
 class TestKnown:
-    """Who is known, and what about them."""
+    """Who is known, and what is known about them."""
 
     def test_a_named_person_has_a_profile_from_statements_about_them(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse in Oslo. My dentist Dr. Weiss is very kind to me.")
@@ -156,7 +156,7 @@ class TestKnown:
         assert "nurse" in profile(service, "anna") and "vegan" not in profile(service, "anna")
         assert "vegan" in profile(service, "anna-2") and "nurse" not in profile(service, "anna-2")
         assert [one["key"] for one in people(service, name="anna")] == ["anna-2", "anna"]
-        say(ada, "s2", "2025-02-10", "Anna moved to Bergen.")  # nobody knows which
+        say(ada, "s2", "2025-02-10", "Anna moved to Bergen.")  # it is unknown which Anna
         assert MemoryAtom.objects.get(content__contains="Bergen").about is None
 
     def test_the_home_of_one_does_not_end_that_of_a_namesake(self, service: Api, ada: UserProfile) -> None:
@@ -234,7 +234,7 @@ class TestKnown:
 
 
 class TestModel:
-    """What a language model writes."""
+    """Statements written by a language model."""
 
     def test_the_model_names_the_person_that_a_statement_is_about(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
@@ -257,7 +257,7 @@ class TestModel:
 
 
 class TestSearch:
-    """Searching what is known of one person."""
+    """Searching what is known about one person."""
 
     @pytest.fixture(autouse=True)
     def _told(self, ada: UserProfile, bo: UserProfile) -> None:
@@ -272,7 +272,7 @@ class TestSearch:
         assert {one["kind"] for one in answer.json()["results"]} <= {"fact"}
         return {one["content"] for one in answer.json()["results"]}
 
-    def test_row_9_another_users_people_are_not_searched(self, service: Api) -> None:
+    def test_row_9_people_known_to_another_user_are_not_searched(self, service: Api) -> None:
         assert self.search(service, "anna", "bo") == {"User: My sister Anna is a potter in Bergen."}
         assert self.search(service, "anna-2", "bo") == set()
 
@@ -325,7 +325,7 @@ class TestView:
         assert known(service) == {"dr-weiss": ("Dr. Weiss", "")}
         assert service.get("users/ada/people/anna").status_code == 404
 
-    def test_row_10_a_retraction_takes_people_along_and_an_undo_brings_them_back(
+    def test_row_10_a_retraction_removes_known_people_and_an_undo_restores_them(
         self, service: Api, ada: UserProfile
     ) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna Berg is a nurse.")

@@ -1,4 +1,4 @@
-"""Trust row 31: an observation is absorbed only when the text that remains carries it; else it waits, and is found."""
+"""Row 31: an observation is absorbed only if the remaining text carries it. Otherwise it waits and can be found."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def session(ada: UserProfile) -> Session:
 
 @pytest.fixture
 def stream(session: Session) -> MemoryStream:
-    """Ada's."""
+    """The user stream of Ada."""
     MemoryStream.objects.ensure_for(session)
     return MemoryStream.objects.get(stream_type="user")
 
@@ -53,7 +53,7 @@ def note_all(stream: MemoryStream, things: list[str]) -> None:
 
 
 def answering(change: Callable[[list[dict[str, str]]], list[dict[str, Any]]]) -> behave.Behaviour:
-    """A model that answers with lines made of what it was given."""
+    """Return a model behavior that derives its lines from the request."""
 
     def behaviour(handler: Any, body: dict[str, Any]) -> None:
         lines = change(labelled(body))
@@ -67,7 +67,7 @@ def said(text: str, *labels: str) -> dict[str, Any]:
 
 
 def in_text(stream: MemoryStream) -> set[str]:
-    """What the lines of the text say of the things, by what they carry."""
+    """Return the content that the lines of the text carry."""
     carried = {pk for line in stream.atoms.lines() for pk in line.carries}
     return set(MemoryAtom.objects.filter(pk__in=carried).values_list("content", flat=True))
 
@@ -86,7 +86,7 @@ def found(api: Api, query: str) -> list[str]:
 
 
 def assert_nothing_is_lost(stream: MemoryStream, api: Api) -> None:
-    """Each thing is in the text or waits, never neither nor both, and is found."""
+    """Check that each thing is either in the text or waiting, and can be found."""
     owned = {f"Owns one {thing}." for thing in THINGS}
     assert in_text(stream) == absorbed(stream)
     assert absorbed(stream) | waiting(stream) == owned
@@ -96,7 +96,7 @@ def assert_nothing_is_lost(stream: MemoryStream, api: Api) -> None:
 
 
 class TestALimitThatHoldsAFewLines:
-    """Twenty observations, a text of four."""
+    """Twenty observations with a text of four lines."""
 
     @pytest.fixture
     def full(self, stream: MemoryStream) -> MemoryStream:
@@ -106,7 +106,7 @@ class TestALimitThatHoldsAFewLines:
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("engine", "words"), [("extractive", 20), ("model", 16)])
-    def test_row_31_what_does_not_fit_waits_and_is_found(
+    def test_row_31_observations_that_do_not_fit_wait_and_are_found(
         self, full: MemoryStream, request: pytest.FixtureRequest, service: Api, engine: str, words: int
     ) -> None:
         if engine == "model":
@@ -120,14 +120,14 @@ class TestALimitThatHoldsAFewLines:
         assert len(full.consolidated_content.split()) <= words
         assert_nothing_is_lost(full, service)
 
-    def test_row_31_lines_are_whole_and_the_newest_stay(self, full: MemoryStream) -> None:
+    def test_row_31_lines_are_complete_and_the_newest_stay(self, full: MemoryStream) -> None:
         fold(full)
         assert in_text(full) == {f"Owns one {thing}." for thing in THINGS[-4:]}
         full.refresh_from_db()
         assert all(line.endswith(".") for line in full.consolidated_content.split("\n"))
 
     @pytest.mark.slow
-    def test_row_31_what_newer_lines_push_out_waits_again(self, full: MemoryStream, service: Api) -> None:
+    def test_row_31_observations_displaced_by_newer_lines_wait_again(self, full: MemoryStream, service: Api) -> None:
         full.atoms.exclude(content__in=[f"Owns one {thing}." for thing in THINGS[:4]]).delete()
         fold(full)
         note_all(full, THINGS[4:])
@@ -136,7 +136,7 @@ class TestALimitThatHoldsAFewLines:
         assert waiting(full) == {f"Owns one {thing}." for thing in THINGS[:16]}
         assert_nothing_is_lost(full, service)
 
-    def test_row_31_what_was_left_out_asks_for_no_other_consolidation_but_is_in_the_next(
+    def test_row_31_omitted_observations_trigger_no_consolidation_but_are_in_the_next_one(
         self, full: MemoryStream
     ) -> None:
         fold(full)
@@ -152,7 +152,7 @@ class TestALimitThatHoldsAFewLines:
         assert waiting(full) == set()
 
     @pytest.mark.slow
-    def test_row_31_a_line_longer_than_the_limit_does_not_stand_in_part(
+    def test_row_31_a_line_longer_than_the_limit_is_omitted_completely(
         self, full: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
         everything = answering(lambda parts: [said("Owns a lot. " * 20, *(part["label"] for part in parts))])
@@ -164,18 +164,18 @@ class TestALimitThatHoldsAFewLines:
 
 
 class TestAModelThatLosesThings:
-    """Its answer names half of what it got, or none, or what isn't there."""
+    """A model that returns half of the observations, none, or unknown ones."""
 
     @pytest.fixture
     def known(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
-        """With ten lines in the text, and ten observations that wait."""
+        """A stream with ten lines in its text and ten waiting observations."""
         note_all(stream, THINGS[:10])
         fold(stream)
         note_all(stream, THINGS[10:])
         return stream
 
     @pytest.mark.slow
-    def test_row_31_what_no_line_names_waits_and_lines_it_forgot_stay(
+    def test_row_31_observations_that_no_line_carries_wait_and_forgotten_lines_stay(
         self, known: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
         model_server.queue(answering(lambda parts: [said(part["text"], part["label"]) for part in parts[::2]]))
@@ -185,7 +185,7 @@ class TestAModelThatLosesThings:
         assert_nothing_is_lost(known, service)
 
     @pytest.mark.slow
-    def test_row_31_lines_it_forgot_and_that_do_not_fit_wait_again(
+    def test_row_31_forgotten_lines_that_do_not_fit_wait_again(
         self, known: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
         MemoryStream.objects.filter(pk=known.pk).update(consolidated_max_words=40)
@@ -223,7 +223,7 @@ class TestAModelThatLosesThings:
         assert_nothing_is_lost(known, service)
 
     @pytest.mark.slow
-    def test_row_31_what_two_lines_share_is_carried_when_both_stand(
+    def test_row_31_an_observation_of_two_lines_is_carried_only_if_both_fit(
         self, known: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
         MemoryStream.objects.filter(pk=known.pk).update(consolidated_max_words=50)
@@ -259,7 +259,7 @@ class TestAModelThatLosesThings:
 
 
 class TestByHand:
-    """What operators write into the text, and take out of it."""
+    """Lines that operators add to the text or remove from it."""
 
     @pytest.fixture
     def known(self, stream: MemoryStream) -> MemoryStream:
@@ -272,7 +272,7 @@ class TestByHand:
         rewrite(stream, text)
 
     @pytest.mark.parametrize("engine", ["extractive", "model"])
-    def test_row_31_lines_that_were_written_stay_word_for_word(
+    def test_row_31_lines_written_by_people_stay_word_for_word(
         self, known: MemoryStream, request: pytest.FixtureRequest, engine: str
     ) -> None:
         if engine == "model":
@@ -295,7 +295,7 @@ class TestByHand:
         assert 'not to be said again: ["Never call before noon."]' in asked
         assert all("noon" not in part["text"] for part in labelled(model_server.requests[-1]))
 
-    def test_row_31_what_a_line_that_was_deleted_carried_does_not_come_back_but_is_found(
+    def test_row_31_the_content_of_a_deleted_line_is_not_restored_but_is_found(
         self, known: MemoryStream, service: Api
     ) -> None:
         lines = known.consolidated_content.split("\n")
@@ -325,11 +325,11 @@ class TestByHand:
 
 
 class TestStatements:
-    """Lines are statements, which only their texts show."""
+    """Lines are statements that only their texts show."""
 
     @pytest.fixture
     def known(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
-        """With one line of a model's, of two observations."""
+        """A stream with one line of a model, derived from two observations."""
         note_all(stream, THINGS[:2])
         model_server.queue(answering(lambda parts: [said("Owns zwei Sachen.", "O1", "O2")]))
         fold(stream)
@@ -366,7 +366,7 @@ class TestStatements:
         known.refresh_from_db()
         assert known.consolidated_content == "" and len(waiting(known)) == 2
 
-    def test_row_10_what_was_written_into_a_text_is_retracted_with_the_lines_made_with_it(
+    def test_row_10_text_written_into_a_stream_is_retracted_with_derived_lines(
         self, known: MemoryStream, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         known.refresh_from_db()
@@ -426,7 +426,7 @@ class TestGoingBack:
     """Undone consolidations and retracted turns."""
 
     @pytest.mark.slow
-    def test_row_31_undoing_gives_all_back(self, stream: MemoryStream, service: Api) -> None:
+    def test_row_31_undoing_restores_everything(self, stream: MemoryStream, service: Api) -> None:
         MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
         note_all(stream, THINGS[:4])
         fold(stream)
@@ -453,7 +453,7 @@ class TestGoingBack:
         return stream.consolidated_content, list(atoms.values_list("content", "state"))
 
     @pytest.mark.slow
-    def test_row_31_retracting_a_source_takes_the_line_away_that_carries_it_alone(
+    def test_row_31_retracting_a_source_removes_the_line_that_carries_only_it(
         self, stream: MemoryStream, session: Session, service: Api
     ) -> None:
         first, second = session.messages.turns().order_by("sequence")[:2]
@@ -472,7 +472,7 @@ class TestGoingBack:
         undo_retraction(retraction, requested_by="test")
         assert in_text(stream) == absorbed(stream) == {"Owns one anvil.", "Owns one bellows.", "Owns one chisel."}
 
-    def test_row_10_a_text_that_used_what_it_does_not_name_is_withdrawn_with_it(
+    def test_row_10_a_line_that_uses_an_observation_without_naming_it_is_withdrawn_with_it(
         self, stream: MemoryStream, session: Session, model_server: OpenAIServer
     ) -> None:
         turn = session.messages.turns().order_by("sequence")[1]
@@ -486,7 +486,7 @@ class TestGoingBack:
         assert waiting(stream) == {"Owns one anvil."}
 
     @pytest.mark.slow
-    def test_row_31_a_retraction_and_its_undoing_lose_nothing_that_was_pushed_out(
+    def test_row_31_a_retraction_and_its_undo_lose_no_displaced_observations(
         self, stream: MemoryStream, session: Session, service: Api
     ) -> None:
         MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
@@ -506,11 +506,11 @@ class TestGoingBack:
 
 
 class TestGoingBackToWhatChangedSince:
-    """A consolidation is undone after people changed what its lines, and those before it, contain."""
+    """Undoing a consolidation after people changed what its lines and earlier ones contain."""
 
     @pytest.fixture
     def merged(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
-        """Two lines became one: the first contained an anvil and bellows, the second a chisel."""
+        """A stream where two lines became one. The first carried an anvil and bellows, the second a chisel."""
         note_all(stream, THINGS[:2])
         model_server.queue(answering(lambda parts: [said("Owns zwei Sachen.", "O1", "O2")]))
         fold(stream)
@@ -564,11 +564,11 @@ def test_an_import_adds_a_statement_although_a_line_has_its_words(stream: Memory
 
 
 class TestLinesWithoutSources:
-    """Lines of which nobody recorded what they contain."""
+    """Lines without a record of what they carry."""
 
     @pytest.fixture
     def told(self, stream: MemoryStream) -> MemoryStream:
-        """With a line in words of a model's own."""
+        """A stream with a line in a model's own words."""
         note(stream, "Owns one anvil.")
         fold(stream)
         text = "A person of many tools."
@@ -579,7 +579,7 @@ class TestLinesWithoutSources:
         return stream
 
     @pytest.mark.parametrize("engine", ["extractive", "model"])
-    def test_row_31_a_line_of_which_nothing_is_known_stays_until_one_names_it(
+    def test_row_31_a_line_without_sources_stays_until_another_names_it(
         self, told: MemoryStream, request: pytest.FixtureRequest, engine: str
     ) -> None:
         if engine == "model":
@@ -605,7 +605,7 @@ class TestLinesWithoutSources:
         assert told.consolidated_content == "Many tools, felt too."
 
 
-def test_row_31_evicted_observations_are_not_found_and_nobody_else_finds_one(
+def test_row_31_evicted_observations_and_those_of_others_are_not_found(
     stream: MemoryStream, bo: UserProfile, service: Api
 ) -> None:
     note_all(stream, THINGS[:2])

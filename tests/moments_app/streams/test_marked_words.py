@@ -1,4 +1,4 @@
-"""C, C++ and C# are several words, in statements of earlier releases too."""
+"""C, C++ and C# are different words, also in statements of earlier releases."""
 
 from hashlib import sha256
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Other people who speak in a user's session: what they say of themselves is about them."""
+"""Other people who speak in a user's session: their statements about themselves are about them."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -35,7 +35,7 @@ def keys(service: Api, user_id: str = "ada") -> set[str]:
     return {one["key"] for one in service.get(f"users/{user_id}/people").json()["people"]}
 
 
-def test_row_9_what_another_speaker_says_is_about_them_and_in_this_users_memory_alone(
+def test_row_9_statements_of_another_speaker_are_about_them_and_only_in_the_users_memory(
     service: Api, ada: UserProfile, bo: UserProfile
 ) -> None:
     talk(ada, TALK)

@@ -1,4 +1,4 @@
-"""The pinned text of a stream is a statement: found, corrected, retracted and exported like any other."""
+"""The pinned text of a stream is a statement: it can be found, corrected, retracted and exported like any other."""
 
 from importlib import import_module
 
@@ -24,7 +24,7 @@ TEXT = "Never call before noon.\nAnswer in two sentences."
 
 @pytest.fixture
 def own(ada: UserProfile) -> MemoryStream:
-    """What is known of Ada."""
+    """The user stream of Ada."""
     talk(ada, 2)
     return MemoryStream.objects.ensure_of_person(ada, "default")
 

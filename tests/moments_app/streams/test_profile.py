@@ -31,7 +31,7 @@ def said(content: str, kind: str = "other", **fields: Any) -> Said:
 
 
 class TestDerived:
-    """What statements give, without a database."""
+    """The profile derived from statements, without a database."""
 
     def test_statements_are_below_the_headings_of_their_kinds(self) -> None:
         profile = derived(
@@ -89,7 +89,7 @@ class TestDerived:
 
 
 def everywhere(service: Api) -> dict[str, str]:
-    """The texts in which the present is told: the profile, and contexts."""
+    """Return the texts that state the present: the profile, and contexts."""
     context = {"user_id": "ada", "session_id": "now", "format": "markdown"}
     return {
         "profile": str(service.get("users/ada").json()),
@@ -159,7 +159,7 @@ def test_rewinding_a_formation_restores_the_profile(ada: UserProfile) -> None:
 
 
 class TestEdits:
-    """What an operator or the application writes."""
+    """Edits by an operator or the application."""
 
     def test_a_patch_opens_the_profile_and_the_next_one_replaces_it(self, ada: UserProfile, service: Api) -> None:
         say(ada, "s1", "2025-01-10", "I live in Oslo.")
@@ -233,7 +233,7 @@ class TestEdits:
         service.patch("users/ada", summary="Nora has no cat.")
         assert service.get("users/ada").json()["summary"] == "Nora has no cat."
 
-    def test_row_9_nobody_writes_into_the_profile_of_another(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_an_edit_changes_only_the_profile_of_its_person(self, ada: UserProfile, bo: UserProfile) -> None:
         written(ada, summary="Ada has a kiln.", interests=["kilns"])
         written(bo, summary="Bo has a boat.")
         bo.refresh_from_db()
@@ -242,9 +242,7 @@ class TestEdits:
         assert MemoryAtom.objects.get(user=bo).content == "Bo has a boat."
 
 
-def test_row_10_a_retracted_turn_takes_its_lines_out_of_the_profile_and_no_others(
-    ada: UserProfile, service: Api
-) -> None:
+def test_row_10_a_retraction_removes_only_lines_of_the_turn_from_the_profile(ada: UserProfile, service: Api) -> None:
     session = talk(ada, 1, text="I have a dog named Pepper.")
     form(session)
     say(ada, "s2", "2025-01-10", "My sister Marla lives in Lisbon.")

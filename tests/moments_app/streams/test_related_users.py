@@ -1,4 +1,4 @@
-"""An item names the people it is about: that lets nobody see it, and goes with whom it names."""
+"""An item names the people it is about. That doesn't show it to them, but it is erased with them."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ MARKER = "quincejam"
 
 @pytest.fixture
 def atom(ada: UserProfile, bo: UserProfile) -> MemoryAtom:
-    """A fact of Ada's about Bo."""
+    """A fact of Ada about Bo."""
     session = append(ada, "s1", [NewMessage("user", f"Bo is a patient in the clinic for {MARKER}.")]).session
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     turns = list(session.messages.values_list("pk", flat=True))
@@ -39,7 +39,7 @@ def atom(ada: UserProfile, bo: UserProfile) -> MemoryAtom:
 
 
 @pytest.mark.slow
-def test_row_9_whom_an_item_names_does_not_see_it_by_any_way(
+def test_row_9_a_person_named_in_an_item_cannot_see_it_over_any_interface(
     service: Api, ada: UserProfile, bo: UserProfile, atom: MemoryAtom
 ) -> None:
     work_off()
@@ -53,7 +53,7 @@ def test_row_9_whom_an_item_names_does_not_see_it_by_any_way(
     assert service.get(address, user_id="ada", related_user="cy").json()["total"] == 0
 
 
-def test_row_9_nor_does_the_database_show_it_to_them_without_the_codes_filter(
+def test_row_9_an_unfiltered_query_does_not_see_items_that_name_the_person(
     ada: UserProfile, bo: UserProfile, atom: MemoryAtom
 ) -> None:
     learned = candidate(ada, shard("kilns"), f"Bo fears {MARKER}.")
@@ -64,7 +64,7 @@ def test_row_9_nor_does_the_database_show_it_to_them_without_the_codes_filter(
             assert cursor.fetchone() == (number,)
 
 
-def test_row_24_what_is_shared_names_nobody(service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def test_row_24_a_shared_item_names_no_people(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     kilns = shard("kilns", "default")
     body = {"user_id": "ada", "atom_type": "fact", "content": "Kilns are hot.", "related_users": ["bo"]}
     refused = service.post(f"streams/{kilns.stream_id}/atoms", **body)
@@ -87,7 +87,7 @@ def test_a_related_user_is_written_and_read_over_rest(service: Api, ada: UserPro
 
 
 @pytest.mark.slow
-def test_row_11_an_erasure_takes_the_person_out_of_what_others_items_name(
+def test_row_11_an_erasure_removes_the_person_from_items_of_others(
     ada: UserProfile, bo: UserProfile, atom: MemoryAtom
 ) -> None:
     other = Application.objects.create(name="other")

@@ -1,4 +1,4 @@
-"""What one person says stays with them, and what an operator releases of it reaches others, in other words."""
+"""A person's messages stay private. Only what an operator releases reaches others, in other words."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ KILN = "Open the kiln's vent before firing."
 
 
 def obedient(handler: Any, body: dict[str, Any]) -> None:
-    """A model that takes whatever was said for a lesson and an item of every stream, word for word."""
+    """Answer with every message as a lesson and as an item of every stream, word for word."""
     said = [turn for turn in behave.turns_of(body) if turn["role"] == "user"]
     right = behave.right_answer(body)
     if "lessons" in right:
@@ -59,19 +59,19 @@ def obedient(handler: Any, body: dict[str, Any]) -> None:
 
 
 def speak(user: UserProfile, *said: str, session_id: str = "s1") -> Session:
-    """A session in which these were said."""
+    """Create a session with these messages."""
     turns = [NewMessage(role, text) for one in said for role, text in (("user", one), ("assistant", "Noted."))]
     return append(user, session_id, turns).session
 
 
 def run(process: str, session: Session) -> None:
-    Session.objects.filter(pk=session.pk).update(last_arrived_at=START)  # long quiet
+    Session.objects.filter(pk=session.pk).update(last_arrived_at=START)  # long ago, so it is quiet
     Job.objects.request(process, session, requested_by="test", force=True)
     work_off()
 
 
 def planted_by(user: UserProfile, way: str, folder: Path) -> None:
-    """What a person has said, made memory in one of the ways there are."""
+    """Store a person's messages and derive memory from them in one of the ways."""
     shard("wellbeing", prompt="Support with mental health, a positive test of a patient, and a link to the market.")
     if way == "import":
         lines = [{"user_id": user.user_id, "session_id": "s1", "role": "user", "content": text} for text in PLANTED]
@@ -83,12 +83,12 @@ def planted_by(user: UserProfile, way: str, folder: Path) -> None:
 
 
 def kilns() -> MemoryStream:
-    """A shard of the agent, the same each time."""
+    """Return a shard of the agent; create it on the first call."""
     return MemoryStream.objects.filter(name="kilns").first() or shard("kilns", "default")
 
 
 def candidate(user: UserProfile, content: str = KILN, *, stream: MemoryStream | None = None) -> MemoryAtom:
-    """What was learned from somebody in a shard."""
+    """Return an item that a shard learned from a person."""
     return learned(user, stream or kilns(), content)
 
 
@@ -98,7 +98,7 @@ class TestWhatWasSaid:
     @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["extractive", "model"])
     @pytest.mark.parametrize("way", ["digest_session", "settle", "form_memories", "import"])
-    def test_row_24_it_reaches_nobody_else_and_stands_in_the_persons_own_contexts(
+    def test_row_24_a_persons_messages_reach_no_others_and_are_in_their_own_contexts(
         self,
         service: Api,
         ada: UserProfile,
@@ -121,7 +121,7 @@ class TestWhatWasSaid:
         learned = list(MemoryAtom.objects.to_review().values_list("content", flat=True))
         own = context(service, "ada", "s1", layers="collective", max_tokens=4_000)
         assert learned and all(content in own for content in learned)
-        # Nor with the code's filters removed.
+        # also not without the filters of the code
         with acting_for("bo", application=DEFAULT), connection.cursor() as cursor:
             cursor.execute("SELECT COALESCE(string_agg(content, ' '), '') FROM moments_app_memoryatom")
             [seen] = cursor.fetchone()
@@ -130,7 +130,7 @@ class TestWhatWasSaid:
             assert cursor.fetchone() == (0,)
 
     @pytest.mark.slow
-    def test_row_24_no_schedule_releases_what_three_accounts_say(
+    def test_row_24_no_schedule_releases_a_statement_of_three_accounts(
         self, service: Api, bo: UserProfile, model_server: OpenAIServer, forming: None
     ) -> None:
         shard("wellbeing", prompt="Support with mental health, a positive test of a patient, and a link to the market.")
@@ -146,7 +146,7 @@ class TestWhatWasSaid:
         for name, shown in reached(service, "bo").items():
             assert [mark for mark in MARKS if mark.casefold() in shown.casefold()] == [], name
 
-    def test_row_24_an_engine_is_not_shown_what_others_said(
+    def test_row_24_an_engine_receives_no_messages_of_others(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, forming: None
     ) -> None:
         shard("wellbeing", "default")
@@ -156,7 +156,9 @@ class TestWhatWasSaid:
         asked = json.dumps(model_server.requests[-1])
         assert "cobalt" in asked and not any(mark in asked for mark in MARKS)
 
-    def test_row_24_a_kept_context_has_what_the_person_said_meanwhile(self, service: Api, ada: UserProfile) -> None:
+    def test_row_24_a_cached_context_is_updated_with_new_lessons_of_the_person(
+        self, service: Api, ada: UserProfile
+    ) -> None:
         talk(ada, 4, session_id="asking")
         assert "full sentences" not in context(service, "ada")
         run(DigestSession.name, speak(ada, "Always answer in full sentences, please.", "And so on.", "Fine then."))
@@ -180,7 +182,7 @@ class TestWhatWasSaid:
 
 
 class TestOverRest:
-    """Items written directly, and what a list says of them."""
+    """Items written directly, and how lists show them."""
 
     def test_a_write_key_adds_candidates_and_an_admin_key_shared_items(
         self, service: Api, ada: UserProfile, bo: UserProfile
@@ -201,10 +203,10 @@ class TestOverRest:
 
 
 class TestRelease:
-    """What an operator releases."""
+    """Releases by an operator."""
 
     @pytest.mark.slow
-    def test_row_24_others_see_the_wording_and_revoking_takes_it_away_at_once(
+    def test_row_24_others_see_the_released_wording_until_it_is_revoked(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         atom = candidate(ada)
@@ -225,7 +227,7 @@ class TestRelease:
         "wording",
         [KILN, "open the KILNS, no: Open the kiln's vent before firing", "Please: open the kiln's vent before firing!"],
     )
-    def test_row_24_a_wording_that_quotes_the_person_is_refused(self, ada: UserProfile, wording: str) -> None:
+    def test_row_24_a_wording_that_quotes_the_person_is_rejected(self, ada: UserProfile, wording: str) -> None:
         with pytest.raises(CannotRelease, match="word for word"):
             release(candidate(ada), wording, actor=EVE)
         assert not Release.objects.exists()
@@ -307,9 +309,9 @@ class TestRelease:
 
 
 class TestConsolidated:
-    """Releases that a shard's text has taken in."""
+    """Releases that were consolidated into a shard's text."""
 
-    def test_row_24_revoking_takes_it_out_of_the_text_and_leaves_what_others_wrote(self, ada: UserProfile) -> None:
+    def test_row_24_revoking_a_release_removes_only_it_from_the_text(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default")
         note(stream, "Kilns are hot.")
         fold(stream)
@@ -326,7 +328,7 @@ class TestConsolidated:
         stream.refresh_from_db()
         assert "Vent" not in stream.consolidated_content
 
-    def test_row_11_erasing_all_it_is_from_takes_it_away(self, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_11_erasing_the_only_source_deletes_the_release(self, ada: UserProfile, bo: UserProfile) -> None:
         stream = shard("kilns", "default")
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         fold(stream)
@@ -337,9 +339,7 @@ class TestConsolidated:
         stream.refresh_from_db()
         assert stream.consolidated_content == "" and not stream.atoms.exists()
 
-    def test_row_11_what_others_said_too_stays_when_one_of_them_is_erased(
-        self, ada: UserProfile, bo: UserProfile
-    ) -> None:
+    def test_row_11_a_release_with_other_sources_survives_an_erasure(self, ada: UserProfile, bo: UserProfile) -> None:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         made.sources.create(user=bo, atom=candidate(bo))
         erase_user("ada", application=DEFAULT, actor="test")
@@ -348,7 +348,7 @@ class TestConsolidated:
         assert [atom.content for atom in MemoryAtom.objects.order_by("-id")] == [KILN, "Vent it first."]
 
     @pytest.mark.slow
-    def test_row_10_retracting_a_source_withdraws_the_release_and_undoing_puts_it_back(self, ada: UserProfile) -> None:
+    def test_row_10_retracting_a_source_withdraws_the_release_and_an_undo_restores_it(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default")
         atom = candidate(ada)
         made = release(atom, "Vent it first.", actor=EVE)

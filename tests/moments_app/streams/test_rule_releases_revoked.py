@@ -1,4 +1,4 @@
-"""The upgrade of an installation in which a rule released shared memory."""
+"""The upgrade of an installation where a rule released shared memory."""
 
 import json
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ UPGRADE = import_module("moments_app.migrations.0083_rule_releases_revoked")
 
 @pytest.fixture(autouse=True)
 def earlier(transactional_db: None) -> Iterator[None]:
-    """The columns and the table that the earlier version had."""
+    """Add the columns and the table of the earlier version."""
     with connection.cursor() as cursor:
         cursor.execute(EARLIER)
     yield
@@ -63,7 +63,7 @@ def kilns() -> MemoryStream:
 
 
 def released_by_rule(stream: MemoryStream, ada: UserProfile) -> Release:
-    """A release by the rule, of what three people said in similar words."""
+    """Create a release by the rule, from similar messages of three people."""
     said = candidate(ada, stream, "Open the kiln's vent before firing.")
     made = release(said, BY_RULE, actor=RULE)
     for number in range(2):
@@ -77,7 +77,7 @@ def released_by_rule(stream: MemoryStream, ada: UserProfile) -> Release:
 
 
 def consolidated(stream: MemoryStream) -> None:
-    """Merge what waits in a stream into its text, as the earlier version did."""
+    """Merge the waiting items of a stream into its text, as the earlier version did."""
     atoms = dict(stream.atoms.waiting().values_list("pk", "content"))
     text, lines = "\n".join(f"- {content}" for content in atoms.values()), [[pk] for pk in atoms]
     with connection.cursor() as cursor:
@@ -116,7 +116,7 @@ def test_row_24_releases_by_rule_are_revoked_and_those_by_operators_stay(
     waiting = MemoryAtom.objects.to_review()
     assert {atom.pk for atom in waiting} == {source.atom_id for source in made.sources.all()}
     kilns.refresh_from_db()
-    rewrite(kilns, kilns.consolidated_content)  # a later migration makes its lines statements
+    rewrite(kilns, kilns.consolidated_content)  # a later migration converts its lines to statements
     work_off()
     kilns.refresh_from_db()
     assert "vented" not in kilns.consolidated_content
@@ -127,7 +127,7 @@ def test_row_24_releases_by_rule_are_revoked_and_those_by_operators_stay(
 
 
 @pytest.mark.slow
-def test_row_24_a_release_that_an_operator_reworded_or_extended_stays(
+def test_row_24_releases_reworded_or_extended_by_an_operator_stay(
     service: Api, ada: UserProfile, bo: UserProfile, kilns: MemoryStream
 ) -> None:
     extended = extend(released_by_rule(kilns, ada), actor=EVE)
@@ -161,7 +161,7 @@ def test_row_24_undoing_an_earlier_retraction_restores_no_release_by_rule(
 
 
 def as_kept_earlier() -> None:
-    """Add the former columns to the rows that a retraction keeps."""
+    """Add the former columns to the rows stored by a retraction."""
     gone: dict[str, dict[str, Any]] = {
         "release": {"rule": "alike", "quorum": 3},
         "memoryatom": {"alike": None, "left_to_operator": ""},

@@ -1,4 +1,4 @@
-"""Profiles of earlier releases: their lines and phrases become statements, in an upgrade and in an import."""
+"""Profiles of earlier releases: an upgrade or an import converts their lines and phrases to statements."""
 
 import json
 from datetime import UTC, datetime, timedelta

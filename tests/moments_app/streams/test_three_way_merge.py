@@ -1,4 +1,4 @@
-"""What people wrote into a text stays when the rest of it goes back."""
+"""Text that people wrote stays when the rest of it is undone."""
 
 import pytest
 

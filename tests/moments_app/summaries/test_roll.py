@@ -1,4 +1,4 @@
-"""Rolling summaries: which turns a version covers, what it is made of, and that at most one is being made."""
+"""Rolling summaries: the turns that a version covers, its sources, and that at most one is in progress."""
 
 import threading
 from datetime import timedelta
@@ -29,14 +29,14 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def post_round(user: UserProfile, number: int, session_id: str = "s1") -> Session:
-    """The user turn and the assistant turn of a round, counted from 0, each in an append of its own."""
+    """Append the user turn and the assistant turn of a round, counted from 0, separately."""
     for turn in turns(2, first=2 * number):
         session = append(user, session_id, [turn]).session
     return session
 
 
 def run_next() -> Job:
-    """Takes one job from the queue and runs it."""
+    """Run one job of the queue."""
     job = run_job(queued_job_ids()[0])
     assert job is not None
     return job
@@ -47,7 +47,7 @@ def versions() -> list[tuple[int, int, str]]:
 
 
 class TestRange:
-    """Which turns a version covers."""
+    """The turns that a version covers."""
 
     @pytest.mark.slow
     def test_the_range_slides_over_the_turns(self, ada: UserProfile) -> None:
@@ -62,14 +62,14 @@ class TestRange:
         kinds = ["user", "assistant", "assistant", "tool", "tool", "user", "user", "assistant"] * 3
         session = append(ada, "s1", [NewMessage(kind, f"turn {n}") for n, kind in enumerate(kinds)]).session
         summary = Summary.objects.get()
-        # 24 turns: 10 would begin the window, but that is an assistant's; the next user turn is 13.
+        # Of 24 turns, the window would start at 10, but that is an assistant turn. The next user turn is 13.
         assert (session.last_sequence, summary.start_sequence, summary.end_sequence) == (23, 13, 23)
 
     def test_without_user_turns_the_range_begins_with_the_window(self, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("assistant", f"turn {n}") for n in range(20)])
         assert versions() == [(6, 19, "processing")]
 
-    def test_row_22_it_never_ends_between_a_call_and_its_result(self, ada: UserProfile) -> None:
+    def test_row_22_a_version_never_ends_between_a_call_and_its_result(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(6))
         work_off()
         call = {"tool_calls": [{"id": "a", "function": {"name": "weather", "arguments": "{}"}}]}
@@ -81,7 +81,7 @@ class TestRange:
 
 
 class TestWhen:
-    """When one is asked for."""
+    """When a summary is queued."""
 
     def test_a_version_is_requested_only_at_the_interval_and_the_end_of_a_round(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(5))
@@ -149,7 +149,7 @@ class TestWhen:
 
         append(ada, "s1", turns(20))
         work_off()
-        statements("user")  # the key's last use is noted once a minute
+        statements("user")  # records the use of the key, at most once a minute
         first = statements("user"), statements("assistant")
         assert first[1] == first[0] + 2
         work_off()
@@ -159,7 +159,7 @@ class TestWhen:
 
 
 class TestContent:
-    """What a version is made of."""
+    """The content of a version."""
 
     @pytest.mark.slow
     def test_archived_turns_of_the_window_are_sources(self, ada: UserProfile) -> None:
@@ -167,7 +167,7 @@ class TestContent:
             session = post_round(ada, number)
             work_off()
         ids = dict(session.messages.values_list("sequence", "pk"))
-        session.messages.all().delete()  # as `retain` does
+        session.messages.all().delete()  # like retention
         Session.objects.update(kept_from_sequence=24)
         post_round(ada, 12)
         work_off()
@@ -235,9 +235,7 @@ class TestContent:
         assert run_next().status == "skipped"
         assert versions() == [(0, 5, "failed")]
 
-    def test_row_15_a_round_that_ends_while_a_run_finds_nothing_to_do_has_its_version_written(
-        self, ada: UserProfile
-    ) -> None:
+    def test_row_15_a_round_that_ends_during_a_run_without_work_gets_its_version(self, ada: UserProfile) -> None:
         session = append(ada, "s1", turns(6)).session
         work_off()
         waiting = Job.objects.take(Job.objects.request(PROCESS, session, requested_by="test").job_id)
@@ -269,7 +267,7 @@ class TestFailure:
     """An engine that fails loses nothing."""
 
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null"), behave.truncated, behave.hang_up])
-    def test_row_3_a_failed_call_leaves_the_last_completed_version_in_force(
+    def test_row_3_a_failed_call_keeps_the_last_completed_version(
         self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
     ) -> None:
         session = append(ada, "s1", turns(6)).session
@@ -283,7 +281,7 @@ class TestFailure:
         assert Summary.objects.latest("id").error == job.error != ""
         assert Summary.objects.latest_completed(session) == before
         model_server.always(behave.answer_well)
-        append(ada, "s1", turns(2, first=8))  # the next round does not wait for the back-off
+        append(ada, "s1", turns(2, first=8))  # the next round does not wait for the backoff
         assert run_next().status == "completed"
         latest = Summary.objects.latest_completed(session)
         assert latest and (latest.start_sequence, latest.end_sequence, latest.base) == (0, 9, before)
@@ -297,7 +295,7 @@ class TestFailure:
         work_off()
         assert versions() == [(0, 5, "failed"), (0, 5, "completed")]
 
-    def test_row_5_one_begun_long_ago_that_nobody_works_on_is_begun_anew(self, ada: UserProfile) -> None:
+    def test_row_5_an_abandoned_version_is_restarted(self, ada: UserProfile) -> None:
         append(ada, "s1", turns(6))
         Job.objects.all().delete()
         assert recover_jobs().begun_again == 0
@@ -320,7 +318,7 @@ class TestFailure:
         assert versions() == [(0, 5, "failed")]
 
     @pytest.mark.slow
-    def test_row_4_with_an_engine_that_fails_half_the_time_no_completed_version_is_lost(
+    def test_row_4_no_completed_version_is_lost_if_half_of_the_calls_fail(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 50})
@@ -338,14 +336,14 @@ class TestFailure:
         assert not Job.objects.exclude(status="completed").exists()
 
 
-def test_row_1_the_database_holds_at_most_one_in_the_making(ada: UserProfile) -> None:
+def test_row_1_the_database_allows_at_most_one_version_in_progress(ada: UserProfile) -> None:
     session = append(ada, "s1", turns(6)).session
     with pytest.raises(IntegrityError, match="summary_one_processing_per_session"):
         Summary.objects.create(session=session, user=ada, start_sequence=0, end_sequence=5)
 
 
 @pytest.mark.slow
-def test_row_15_rounds_of_16_clients_never_give_two_in_the_making(service: Api) -> None:
+def test_row_15_rounds_of_16_clients_never_start_two_versions(service: Api) -> None:
     service.post("sessions/s1/messages", {"user_id": "ada", "messages": messages(4)})
     most = 0
 
@@ -366,7 +364,7 @@ def test_row_15_rounds_of_16_clients_never_give_two_in_the_making(service: Api) 
 
 
 class TestRest:
-    """Versions over REST."""
+    """Summaries over REST."""
 
     @pytest.mark.slow
     def test_the_chain_is_listed_newest_first_with_source_turns(self, service: Api, ada: UserProfile) -> None:
@@ -390,7 +388,9 @@ class TestRest:
         first = service.get("sessions/s1/summaries", user_id="ada", limit=1, offset=7).json()["summaries"][0]
         assert first["base_end_sequence"] is None
 
-    def test_row_9_anothers_are_as_if_they_were_not(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
+    def test_row_9_summaries_of_another_person_look_unknown(
+        self, service: Api, ada: UserProfile, bo: UserProfile
+    ) -> None:
         append(ada, "s1", turns(6))
         work_off()
         assert service.get("sessions/s1/summaries", user_id="bo").status_code == 404

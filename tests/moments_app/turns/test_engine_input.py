@@ -1,4 +1,4 @@
-"""What engines are shown of turns: days are those of where the person is."""
+"""The input of engines: days are those of the person's time zone."""
 
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ from tests.support.streams import form
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
-EVENING = datetime(2026, 3, 2, 4, tzinfo=UTC)  # where it is 1 March still
+EVENING = datetime(2026, 3, 2, 4, tzinfo=UTC)  # still 1 March there
 
 
 def at_the_pacific(user: UserProfile) -> None:

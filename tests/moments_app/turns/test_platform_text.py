@@ -1,4 +1,4 @@
-"""What the platform served and got back is not remembered again; what people say themselves is."""
+"""Text that the platform served and received back is not remembered again. People's own words are."""
 
 import json
 from datetime import timedelta
@@ -38,13 +38,13 @@ FORMATS = ("xml", "markdown", "json", "messages")
 
 @pytest.fixture
 def remembered(ada: UserProfile) -> None:
-    """A profile, and two turns of which one has several lines."""
+    """A profile, and two turns, one of them with several lines."""
     UserProfile.objects.filter(pk=ada.pk).update(summary=PROFILE)
     append(ada, "before", [NewMessage("user", SAID), NewMessage("user", LONGER)])
 
 
 def context(api: Api, form: str, query: str = "") -> str:
-    """A context as a client gets it, written into one text."""
+    """Return a context as a client gets it, as one text."""
     append(UserProfile.objects.get(), "now", [NewMessage("user", "Hello.")])
     found = api.get("memory/context", user_id="ada", session_id="now", query=query, format=form).json()
     if form == "json":
@@ -58,7 +58,7 @@ def context(api: Api, form: str, query: str = "") -> str:
 
 
 def shown(server: OpenAIServer) -> str:
-    """The turns that the engine was shown last."""
+    """Return the turns of the last engine request."""
     return json.dumps(behave.turns_of([asked for asked in server.requests if "messages" in asked][-1]))
 
 
@@ -88,7 +88,7 @@ def test_row_23_a_context_sent_back_is_not_remembered_in_any_format(
 
 
 @pytest.mark.usefixtures("remembered")
-def test_row_23_moments_and_summaries_of_a_conversation_of_contexts_tell_nothing_of_them(
+def test_row_23_moments_and_summaries_contain_nothing_of_contexts_in_the_conversation(
     ada: UserProfile, service: Api, rolling: None
 ) -> None:
     text = context(service, "markdown")
@@ -106,7 +106,7 @@ def test_row_23_moments_and_summaries_of_a_conversation_of_contexts_tell_nothing
 @pytest.mark.slow
 @pytest.mark.parametrize("form_of", FORMATS)
 @pytest.mark.usefixtures("remembered")
-def test_row_23_of_a_turn_with_a_context_the_persons_own_words_are_remembered(
+def test_row_23_only_the_persons_own_words_of_a_turn_with_a_context_are_remembered(
     ada: UserProfile, service: Api, model_server: OpenAIServer, embeddings_server: OpenAIServer, form_of: str
 ) -> None:
     text = context(service, form_of, query=OWN_WORDS)
@@ -136,7 +136,7 @@ def test_row_23_of_a_turn_with_a_context_the_persons_own_words_are_remembered(
         LONGER,
     ],
 )
-def test_row_23_what_a_person_says_of_memory_or_says_again_is_remembered(
+def test_row_23_a_persons_words_about_memory_or_repeated_words_are_remembered(
     ada: UserProfile, service: Api, model_server: OpenAIServer, said: str
 ) -> None:
     context(service, "markdown")
@@ -148,7 +148,7 @@ def test_row_23_what_a_person_says_of_memory_or_says_again_is_remembered(
 
 
 @pytest.mark.usefixtures("remembered")
-def test_row_23_what_was_said_before_it_was_served_stays_the_persons(ada: UserProfile, service: Api) -> None:
+def test_row_23_text_that_a_person_wrote_before_it_was_served_stays_theirs(ada: UserProfile, service: Api) -> None:
     query = "Is pear wood good for the jacks?\nOr would holly be better for all of them?"
     service.get("memory/context", user_id="ada", session_id="before", query=query, format="markdown")
     served_lines.waiting.flush()
@@ -157,7 +157,7 @@ def test_row_23_what_was_said_before_it_was_served_stays_the_persons(ada: UserPr
     assert len(drop_platform_text(list(Message.objects.turns()))) == 3
 
 
-def test_row_23_a_partition_event_that_is_replayed_as_a_turn_is_not_remembered(ada: UserProfile) -> None:
+def test_row_23_a_partition_event_replayed_as_a_turn_is_not_remembered(ada: UserProfile) -> None:
     build(talk(ada, 60))
     event = Message.objects.partitions().get()
     append(ada, "s1", [NewMessage("assistant", event.content), NewMessage("user", f"{event.content}\nGo on then.")])
@@ -167,7 +167,7 @@ def test_row_23_a_partition_event_that_is_replayed_as_a_turn_is_not_remembered(a
 
 @pytest.mark.usefixtures("remembered")
 @pytest.mark.parametrize("path", ["search", "tool"])
-def test_row_23_results_of_a_search_are_not_remembered_again(ada: UserProfile, service: Api, path: str) -> None:
+def test_row_23_search_results_are_not_remembered_again(ada: UserProfile, service: Api, path: str) -> None:
     answer = service.post("memory/search", user_id="ada", query="harpsichord").json()
     assert {result["content"] for result in answer["results"]} >= {SAID, LONGER}
     name = "search_long_term_memory" if path == "tool" else "remember"
@@ -185,7 +185,7 @@ def test_lines_are_stored_as_hashes_once_per_person_and_found_by_other_processes
     lines = ServedLine.objects.count()
     assert lines and not served_lines.not_written_yet(ada.pk)
     context_of(service)
-    assert not served_lines.waiting.waiting()  # for this process knows that it has written them
+    assert not served_lines.waiting.waiting()  # because this process has already written them
     served_lines.written.forget()
     context_of(service)
     served_lines.waiting.flush()
@@ -270,7 +270,7 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    served_lines.waiting.stop()  # whoever served before began to write at another pace
+    served_lines.waiting.stop()  # its thread started with another interval
     monkeypatch.setattr(deferred_writes, "SOON", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)

@@ -1,4 +1,4 @@
-"""Which lines of a text are the platform's own."""
+"""Which lines of a text were served by the platform."""
 
 import json
 
@@ -30,7 +30,7 @@ def rendered(form: str) -> str:
 
 
 def left(text: str, *served: str, quoted: list[str] = QUOTED, asked: str = "What is my dog's name?") -> str:
-    """What of a text is not the platform's own once these texts were served."""
+    """Return the part of a text that was not served, given the served texts."""
     hashes = served_hashes(served, quoted, asked)
     lines = text_lines(text)
     return text_without(lines, platform_places(lines, hashes))

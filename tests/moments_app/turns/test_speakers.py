@@ -1,4 +1,4 @@
-"""Several people and agents in one conversation: each turn keeps its speaker, wherever it is read."""
+"""Several people and agents in one conversation: each turn keeps its speaker on every interface."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_context_names_the_speaker(session: Session, service: Api, format: str
         "messages": '{"role": "user", "content": "Otto Berg: I can fetch one from the depot."}',
     }
     assert expected[format] in shown
-    if format == "messages":  # a name that chat models take stands in its own field
+    if format == "messages":  # names that chat models accept are in a separate field
         assert '"name": "planner"' in shown
 
 

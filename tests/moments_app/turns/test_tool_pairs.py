@@ -33,16 +33,16 @@ U, A = T("user"), T("assistant")
         ([U, call("a"), result("a"), A], 2, 1),
         ([U, call("a"), result("a"), A], 3, 3),
         ([U, call("a", "b"), result("a"), result("b"), A], 3, 1),
-        ([U, call("a"), U, A, result("a"), A], 3, 1),  # the result came late
-        ([U, call(), result(), result(), A], 3, 1),  # without ids: the nearest call before
+        ([U, call("a"), U, A, result("a"), A], 3, 1),  # a late result
+        ([U, call(), result(), result(), A], 3, 1),  # without ids, the nearest call before the result
         ([result(), U, A], 0, 0),
         ([result("?"), U, A], 1, 1),
-        ([U, call("a")], 2, 1),  # the result is still to come
+        ([U, call("a")], 2, 1),  # the result is missing so far
         ([U, call("a", "b"), result("a")], 3, 1),
         ([U, call("a"), result("a")], 3, 3),
-        ([U, call("a"), U, A], 4, 4),  # never answered, and talked on: no reason to wait
+        ([U, call("a"), U, A], 4, 4),  # never answered, and the conversation went on, so don't wait
         ([call("a"), call("b"), result("b"), result("a")], 3, 0),  # interleaved
-        ([U, call("a"), call("b"), result("a")], 4, 1),  # before the open call, so before the other's too
+        ([U, call("a"), call("b"), result("a")], 4, 1),  # before the open call, and so before the other one
         ([U, call("a"), call("b"), result("b")], 4, 1),
     ],
 )
@@ -52,7 +52,7 @@ def test_a_boundary_is_moved_before_the_tool_call(turns: list[T], boundary: int,
 
 @st.composite
 def tool_sequences(draw: st.DrawFn) -> list[T]:
-    """Turns with calls whose results come at once, late, in any order, or never."""
+    """Turns with calls whose results follow at once, late, in any order, or never."""
     turns: list[T] = []
     waiting: list[str] = []
     for number in range(draw(st.integers(0, 25))):
@@ -69,7 +69,7 @@ def tool_sequences(draw: st.DrawFn) -> list[T]:
 
 
 @given(tool_sequences(), st.data())
-def test_row_22_a_boundary_never_falls_inside_a_pair(turns: list[T], data: st.DataObject) -> None:
+def test_row_22_a_boundary_never_separates_a_call_from_its_results(turns: list[T], data: st.DataObject) -> None:
     asked = data.draw(st.integers(0, len(turns)))
     boundary = pair_safe_boundary(turns, asked)
     assert 0 <= boundary <= asked

@@ -19,18 +19,18 @@ from tests.support.transcript import talk
 
 pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=True)]
 
-KINDS = [("", "admin"), ("ada", "write"), ("", "read")]  # of keys: whose, and their scope
+KINDS = [("", "admin"), ("ada", "write"), ("", "read")]  # of keys: the person and the scope
 
 
-def test_each_call_answers_as_it_is_described(ada: UserProfile) -> None:
+def test_every_call_conforms_to_the_schema(ada: UserProfile) -> None:
     talk(ada, 3)
     load_all_checks()
     checks = [check for check in CHECKS.get_all() if check.__name__ not in REPLACED.split(",")]
     assert {accepted_or_refused_as_described, without_a_header_refused_as_described} <= {*checks}
     kinds = [(person, _headers(ada if person else None, scope)) for person, scope in KINDS]
-    described = {person: _described(headers) for person, headers in kinds[:2]}  # the last is as the first
+    described = {person: _described(headers) for person, headers in kinds[:2]}  # the third has the first's
     modes = list(GenerationMode)
-    for number in range(len(described["ada"])):  # in turn: each kind of key, what fits and doesn't
+    for number in range(len(described["ada"])):  # alternate kinds of keys, and valid with invalid input
         person, headers = kinds[number % len(kinds)]
         _ask(described[person][number], headers, modes[number % len(modes)], checks)
 
@@ -41,7 +41,7 @@ def _headers(person: UserProfile | None, scope: str) -> dict[str, str]:
 
 
 def _described(headers: dict[str, str]) -> list[Any]:
-    """Return the calls as they are described for a key."""
+    """Return the operations of the schema that this key gets."""
     schema = schemathesis.openapi.from_wsgi("/api/v1/schema", get_wsgi_application(), headers=headers)
     found: list[Any] = list(schema.get_all_operations())
     return [operation.ok() for operation in found]

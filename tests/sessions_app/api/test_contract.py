@@ -1,4 +1,4 @@
-"""What the API's description says is so; `tests.support.api` holds each answer of each test against it."""
+"""The OpenAPI schema is correct. `tests.support.api` also checks the responses of all other tests against it."""
 
 import json
 import re
@@ -35,9 +35,9 @@ def calls(of: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 class TestErrors:
-    """One shape, whoever refuses."""
+    """All errors have one shape."""
 
-    def test_every_refusal_of_every_call_is_the_one_component(self) -> None:
+    def test_every_error_response_uses_the_same_schema(self) -> None:
         whole = description()
         assert not [name for name in whole["components"]["schemas"] if "Error" in name and name != "Error"]
         for path, method, call in calls(whole):
@@ -49,7 +49,7 @@ class TestErrors:
                 schema = told["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/Error"}, f"{method} {path} {status}"
 
-    def test_any_call_may_be_refused_for_what_holds_for_all(self) -> None:
+    def test_every_call_declares_the_common_errors(self) -> None:
         for path, method, call in calls(description()):
             common = {"400", "401", "403", "405", "406", "408", "411", "413", "429", "500", "503"}
             assert common <= set(call["responses"]), f"{method} {path}"
@@ -70,22 +70,22 @@ class TestErrors:
             ("memory/context", "get", "422", "budget_too_small"),
         ],
     )
-    def test_what_one_call_is_refused_with_is_named_there(self, path: str, method: str, status: str, code: str) -> None:
+    def test_each_call_names_its_own_error_codes(self, path: str, method: str, status: str, code: str) -> None:
         assert f"`{code}`" in description()["paths"][f"/api/v1/{path}"][method]["responses"][status]["description"]
 
-    def test_a_host_that_is_not_served_is_refused_in_the_shape(self, service: Api, settings: Settings) -> None:
+    def test_an_unknown_host_gets_the_common_error_shape(self, service: Api, settings: Settings) -> None:
         settings.ALLOWED_HOSTS = ["memory.example"]
         answer = Client().get("/api/v1/sessions", headers=service.headers)
         assert answer.status_code == 400
         check("get", "/api/v1/sessions", answer)
 
-    def test_a_busy_database_and_a_full_rate_say_when_to_come_back(self, service: Api, settings: Settings) -> None:
+    def test_a_rate_limited_response_has_retry_after(self, service: Api, settings: Settings) -> None:
         settings.API_RATE = 1
         answers = at_once(lambda _: service.get("sessions", user_id="ada"), 8)
         assert {"429"} <= {str(answer.status_code) for answer in answers}
         assert all("Retry-After" in answer for answer in answers if answer.status_code == 429)
 
-    def test_no_call_has_another_method(self, service: Api) -> None:
+    def test_other_methods_are_405_with_the_allowed_ones(self, service: Api) -> None:
         for method in ("put", "options", "trace"):
             answer = getattr(service.client, method)("/api/v1/sessions", headers=service.headers)
             assert answer.status_code == 405
@@ -93,10 +93,10 @@ class TestErrors:
 
 
 class TestAddresses:
-    """What is given a name can be asked for by it."""
+    """A row can be requested by the name that it was given."""
 
     @pytest.mark.parametrize("name", [".", ".."])
-    def test_what_clients_resolve_is_no_name(self, service: Api, name: str) -> None:
+    def test_dot_segments_are_not_valid_names(self, service: Api, name: str) -> None:
         encoded = "".join(f"%{ord(letter):02X}" for letter in name)
         for path in (f"sessions/{encoded}/messages", f"sessions/{encoded}/compact"):
             answer = service.post(path, user_id="ada", messages=messages(1))
@@ -106,14 +106,14 @@ class TestAddresses:
         assert not Session.objects.exists()
 
     @pytest.mark.parametrize("name", ["...", "..a", ".a", "a.", "a b", "é", "%", "\n", "x" * 255, "..\n"])
-    def test_other_names_are_found_again(self, service: Api, name: str) -> None:
+    def test_other_names_can_be_requested(self, service: Api, name: str) -> None:
         assert service.post("sessions", user_id=name, session_id=name).status_code == 201
         encoded = "".join(f"%{byte:02X}" for byte in name.encode())
         assert service.get(f"sessions/{encoded}", user_id=name).json()["session_id"] == name
 
 
 class TestFields:
-    """The description's patterns take what the fields take."""
+    """The patterns in the schema accept what the fields accept."""
 
     @pytest.mark.parametrize(
         ("field", "value"),
@@ -162,7 +162,7 @@ class TestFields:
             ),
         ],
     )
-    def test_a_pattern_and_its_field_agree(self, field: Any, value: str) -> None:
+    def test_a_pattern_accepts_what_its_field_accepts(self, field: Any, value: str) -> None:
         try:
             field.run_validation(value)
             is_taken = True
@@ -171,8 +171,8 @@ class TestFields:
         told = {"type": "string", "minLength": 1, **pattern_of(field)}
         assert is_taken == jsonschema_rs.validator_for(told).is_valid(value)
 
-    def test_long_texts_are_told_by_patterns_that_can_be_followed(self) -> None:
-        """Two patterns in one, for a text of 100,000 characters, kept requests from being made: prompts had none."""
+    def test_the_patterns_of_long_texts_are_simple_enough_to_generate_from(self) -> None:
+        """Combining both patterns for a text of 100,000 characters kept schemathesis from generating requests."""
         content = description()["components"]["schemas"]["VersionInputRequest"]["properties"]["content"]
         assert (content["pattern"], content["not"]) == (TEXT, {"pattern": ONLY_SPACE})
 
@@ -184,14 +184,14 @@ class TestFields:
             ("sessions/s1", {"compact_on_request": ""}, "compact_on_request"),
         ],
     )
-    def test_json_says_truth_in_its_own_words(
+    def test_only_json_booleans_are_accepted_as_booleans(
         self, service: Api, ada: UserProfile, path: str, fields: dict[str, Any], attr: str
     ) -> None:
         talk(ada, 1)
         answer = service.patch(path, user_id="ada", **fields)
         assert (answer.status_code, answer.json()["errors"][0]["attr"]) == (400, attr)
 
-    def test_json_says_numbers_and_ids_in_its_own_words(self, service: Api, ada: UserProfile) -> None:
+    def test_only_json_numbers_and_canonical_ids_are_accepted(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 1)
         asked: dict[str, Any] = {"user_id": "ada", "query": "turn"}
         for count in ("5", True, 5.5, [5]):
@@ -205,9 +205,9 @@ class TestFields:
 
 
 class TestClients:
-    """What generators of clients make of the description."""
+    """What code generators make of the schema."""
 
-    def test_every_call_is_named_after_what_it_is_about_and_what_it_does(self) -> None:
+    def test_every_operation_id_is_a_subject_and_a_verb(self) -> None:
         does = {
             *("list", "get", "create", "update", "delete", "append", "export", "build", "chain", "search", "compact"),
             *("retry", "undo", "consolidate", "post", "run", "correct", "withdraw", "activate", "try"),
@@ -227,13 +227,13 @@ class TestClients:
                 del left[name]
         assert left == {}
 
-    def test_the_values_of_a_field_make_constants_of_different_names(self) -> None:
+    def test_the_values_of_an_enum_become_constants_with_different_names(self) -> None:
         for name, schema in description()["components"]["schemas"].items():
             for field in [schema, *schema.get("properties", {}).values()]:
                 constants = [re.sub(r"\W", "", str(value)).upper() for value in field.get("enum", ())]
                 assert len(set(constants)) == len(constants), name
 
-    def test_a_field_that_has_a_default_need_not_be_sent(self) -> None:
+    def test_a_field_with_a_default_is_optional(self) -> None:
         for name, schema in description()["components"]["schemas"].items():
             if name.endswith("Request"):
                 defaults = {field for field, told in schema["properties"].items() if "default" in told}
@@ -241,11 +241,11 @@ class TestClients:
 
 
 class TestKinds:
-    """The description is of the key that asks for it."""
+    """The schema depends on the key that requests it."""
 
-    def test_a_service_has_to_name_the_person_and_a_person_need_not(self, service: Api, as_ada: Api) -> None:
+    def test_user_id_is_required_for_a_service_key_and_optional_for_a_user_key(self, service: Api, as_ada: Api) -> None:
         nobodys = Api()
-        about_nobody = {"usage_get", "shardretractions_list", "shardretractions_undo"}  # or everybody
+        about_nobody = {"usage_get", "shardretractions_list", "shardretractions_undo"}  # not about one person
         about_nobody |= {"prompts_list", "prompts_get", "promptversions_list", "promptversions_get"}
         assert service.get("usage").status_code == 200
         for api, is_required in ((service, True), (nobodys, True), (as_ada, False)):
@@ -262,13 +262,13 @@ class TestKinds:
             undone = whole["paths"]["/api/v1/streams/{stream_id}/undo"]["post"]["requestBody"]
             assert undone.get("required", False) == is_required
 
-    def test_it_tells_of_each_field_that_is_sent_and_no_other(self) -> None:
+    def test_requests_allow_no_additional_fields(self) -> None:
         for name, schema in description()["components"]["schemas"].items():
             if name.endswith("Request"):
                 assert schema["additionalProperties"] is False, name
 
 
-def test_an_export_can_be_asked_for_by_its_type(service: Api, ada: UserProfile) -> None:
+def test_an_export_can_be_requested_by_its_content_type(service: Api, ada: UserProfile) -> None:
     headers = {**service.headers, "Accept": "application/zip"}
     answer = service.client.get("/api/v1/users/ada/export", headers=headers)
     assert (answer.status_code, answer["Content-Type"]) == (200, "application/zip")
@@ -280,14 +280,14 @@ def test_an_export_can_be_asked_for_by_its_type(service: Api, ada: UserProfile) 
     check("get", "/api/v1/users/ada/export", refused)
 
 
-def test_pages_of_a_transcript_need_no_view(service: Api, ada: UserProfile) -> None:
+def test_pages_of_a_transcript_can_be_requested_without_a_view(service: Api, ada: UserProfile) -> None:
     talk(ada, 5)
     page = service.get("sessions/s1/messages", user_id="ada", after=2).json()
     assert [message["sequence"] for message in page["messages"]] == [3, 4]
     assert not page["has_more"]
 
 
-def test_what_a_scope_does_not_allow_is_403_in_the_shape(ada: UserProfile) -> None:
+def test_a_call_that_the_scope_does_not_allow_is_403(ada: UserProfile) -> None:
     reads = Api(ApiKey.objects.issue("reads", scope="read")[1])
     assert reads.post("sessions", user_id="ada", session_id="s").status_code == 403
     assert reads.get("retractions", user_id="ada").status_code == 403

@@ -63,7 +63,7 @@ for _ in range(40):
         ({"surprise": 1}, "messages.1.surprise"),
     ],
 )
-def test_a_bad_message_is_named_and_none_of_its_batch_is_stored(service: Api, change: Any, attr: str) -> None:
+def test_a_bad_message_is_named_and_its_batch_is_not_stored(service: Api, change: Any, attr: str) -> None:
     answer = service.post("sessions/s1/messages", user_id="ada", messages=[good, good | change])
     assert answer.status_code == 400
     body = answer.json()
@@ -103,7 +103,7 @@ def test_a_bad_body_is_400_and_stores_nothing(service: Api, body: Any) -> None:
     assert not UserProfile.objects.exists()
 
 
-def test_an_unknown_field_is_named_even_where_its_name_cannot_be_written(service: Api) -> None:
+def test_an_unknown_field_is_named_even_if_its_name_cannot_be_encoded(service: Api) -> None:
     service.post("sessions/s1/messages", user_id="ada", messages=[good])
     for path in ("sessions/s1", "users/ada"):
         answer = service.patch(path, user_id="ada", **{"a\ud800b": 1})
@@ -111,7 +111,7 @@ def test_an_unknown_field_is_named_even_where_its_name_cannot_be_written(service
         assert "a\\ud800b" in [error["attr"] for error in answer.json()["errors"]]
 
 
-def test_an_address_with_thousands_of_fields_is_400(service: Api) -> None:
+def test_a_url_with_thousands_of_parameters_is_400(service: Api) -> None:
     answer = service.get("sessions", user_id="ada", **{f"field_{number}": "x" for number in range(2_000)})
     assert answer.status_code == 400
     assert answer.json()["errors"][0]["detail"] == "The URL has too many query parameters."
@@ -125,7 +125,9 @@ def test_an_address_with_thousands_of_fields_is_400(service: Api) -> None:
         ("memory/context", {"session_id": "s1", "layers": "user,a\ud800b"}),
     ],
 )
-def test_a_choice_is_refused_even_where_it_cannot_be_written(service: Api, path: str, fields: dict[str, Any]) -> None:
+def test_an_invalid_choice_is_named_even_if_it_cannot_be_encoded(
+    service: Api, path: str, fields: dict[str, Any]
+) -> None:
     service.post("sessions/s1/messages", user_id="ada", messages=[good])
     answer = service.post(path, user_id="ada", **fields)
     assert answer.status_code == 400
@@ -149,7 +151,7 @@ def test_a_choice_is_refused_even_where_it_cannot_be_written(service: Api, path:
         b'"\\ud800"',
     ],
 )
-def test_what_is_not_json_is_400(service: Api, raw: bytes) -> None:
+def test_invalid_json_is_400(service: Api, raw: bytes) -> None:
     answer = service.client.post(
         "/api/v1/sessions/s1/messages", raw, content_type="application/json", headers=service.headers
     )
@@ -165,7 +167,7 @@ def test_another_content_type_is_415(service: Api, content_type: str) -> None:
     assert answer.status_code == 415
 
 
-def test_a_body_over_the_limit_is_413_naming_it(service: Api, settings: Any) -> None:
+def test_a_body_over_the_limit_is_413_with_the_limit(service: Api, settings: Any) -> None:
     settings.API_MAX_BODY_BYTES = 1000
     answer = service.post("sessions/s1/messages", user_id="ada", messages=[good | {"content": "x" * 1000}])
     assert answer.status_code == 413
@@ -219,7 +221,7 @@ def test_a_bad_query_is_400(service: Api, path: str, query: dict[str, Any]) -> N
         "users/",
     ],
 )
-def test_an_address_that_nothing_has_is_404_in_the_one_shape(service: Api, path: str) -> None:
+def test_an_unknown_url_is_404_in_the_common_error_shape(service: Api, path: str) -> None:
     answer = service.get(path, **({} if path.startswith("users") else {"user_id": "ada"}))
     assert answer.status_code == 404
     assert answer.json()["errors"][0]["code"] == "not_found"
@@ -237,7 +239,7 @@ def test_an_address_that_nothing_has_is_404_in_the_one_shape(service: Api, path:
         ("get", "prompts/{}", "name"),
     ],
 )
-def test_an_id_in_an_address_that_is_too_long_is_400_and_the_limit_is_named(
+def test_an_id_in_a_url_that_is_too_long_is_400_with_the_limit(
     service: Api, ada: UserProfile, method: str, path: str, attr: str
 ) -> None:
     named = {} if path.startswith(("users", "prompts")) else {"user_id": "ada"}
@@ -257,7 +259,7 @@ def test_a_bad_profile_is_400(service: Api, ada: UserProfile, fields: dict[str, 
     assert service.patch("users/ada", **fields).status_code == 400
 
 
-# --- row 12: anything at all, in every field ---
+# --- row 12: arbitrary values in every field ---
 
 texts = st.text(max_size=300) | st.sampled_from(
     [
@@ -299,7 +301,7 @@ fuzzing = hypothesis_settings(
 
 
 def as_json_numbers(value: Any) -> Any:
-    """JSON knows numbers, not int and float: 1e+23 may come back with all its digits."""
+    """Convert all numbers to float: JSON has one number type, and 1e+23 may be returned with all its digits."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -313,10 +315,10 @@ def as_json_numbers(value: Any) -> Any:
 @fuzzing
 @given(message=fuzzed)
 @example(message={"role": "user", "content": "", "payload": {"": [-0.0, 1e308, 5e-324, 10**300]}})
-def test_row_12_a_message_is_refused_or_read_back_equal(service: Api, message: dict[str, Any]) -> None:
+def test_row_12_a_message_is_rejected_or_returned_unchanged(service: Api, message: dict[str, Any]) -> None:
     answer = service.post("sessions/fuzz/messages", user_id="ada", messages=[message])
     assert answer.status_code in (200, 201, 400, 409), answer.content
-    if answer.status_code == 409:  # an example before had the same id, and another text
+    if answer.status_code == 409:  # an earlier example had the same id and another text
         assert Message.objects.filter(external_id=message["external_id"]).exists()
     if answer.status_code >= 400:
         return
@@ -324,7 +326,7 @@ def test_row_12_a_message_is_refused_or_read_back_equal(service: Api, message: d
     stored = service.get("sessions/fuzz/messages", user_id="ada", view="all", after=placed["sequence"] - 1, limit=1)
     [read] = stored.json()["messages"]
     if not placed["created"]:
-        return  # an external id that was there: the first message is kept
+        return  # a known external id: the first message is kept
     for name in ("role", "tool_name", "external_id"):
         assert read[name] == message.get(name, "" if name != "external_id" else None)
     text, parts = text_and_parts(message["content"])
@@ -336,7 +338,7 @@ def test_row_12_a_message_is_refused_or_read_back_equal(service: Api, message: d
 @pytest.mark.slow
 @fuzzing
 @given(session_id=texts, agent_id=texts, title=texts, metadata=jsons)
-def test_row_12_a_session_is_refused_or_read_back_equal(
+def test_row_12_a_session_is_rejected_or_returned_unchanged(
     service: Api, session_id: str, agent_id: str, title: str, metadata: Any
 ) -> None:
     sent = {"session_id": session_id, "agent_id": agent_id, "title": title, "metadata": metadata}
@@ -350,7 +352,7 @@ def test_row_12_a_session_is_refused_or_read_back_equal(
 @pytest.mark.slow
 @fuzzing
 @given(user_id=texts, session_id=texts)
-def test_row_12_any_text_in_an_address_is_answered(service: Api, user_id: str, session_id: str) -> None:
+def test_row_12_any_text_in_a_url_gets_a_response(service: Api, user_id: str, session_id: str) -> None:
     assert service.get("sessions", user_id=user_id.encode(errors="replace")).status_code in (200, 400)
     path = session_id.encode(errors="replace").decode()
     response = Client(raise_request_exception=False).get(
@@ -368,7 +370,7 @@ def test_row_12_any_text_in_an_address_is_answered(service: Api, user_id: str, s
         {}, optional={"summary": texts, "interests": st.lists(texts, max_size=3), "metadata": jsons}
     )
 )
-def test_row_12_a_profile_is_refused_or_read_back_equal(
+def test_row_12_a_profile_is_rejected_or_returned_unchanged(
     service: Api, ada: UserProfile, profile: dict[str, Any]
 ) -> None:
     answer = service.patch("users/ada", **profile)
@@ -377,12 +379,12 @@ def test_row_12_a_profile_is_refused_or_read_back_equal(
         read = service.get("users/ada").json()
         if not profile.get("summary", "x").strip():
             assert read["summary"] == profile.pop("summary").strip()
-        if "interests" in profile:  # those of the same words are one
+        if "interests" in profile:  # interests with the same words are merged
             assert set(read["interests"]) <= {text.strip() for text in profile["interests"]}
             assert hashes(read["interests"]) == hashes(profile.pop("interests"))
         assert as_json_numbers({name: read[name] for name in profile}) == as_json_numbers(profile)
 
 
 def hashes(texts: list[str]) -> set[str]:
-    """Return what tells apart the texts that aren't blank, by their words alone."""
+    """Return the hashes of the words of the texts that aren't blank."""
     return {content_hash(text) for text in texts if text.strip()}

@@ -1,4 +1,4 @@
-"""Who may call, and what they may do."""
+"""API keys and their scopes."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -22,7 +22,7 @@ GET_PATHS = ["sessions", "sessions/s1", "sessions/s1/messages", "users/ada", "mo
 
 
 @pytest.mark.parametrize("path", GET_PATHS)
-def test_without_a_key_everything_is_401(transactional_db: None, path: str) -> None:
+def test_every_call_without_a_key_is_401(transactional_db: None, path: str) -> None:
     answer = Api().get(path)
     assert answer.status_code == 401
     assert answer["WWW-Authenticate"] == "Bearer"
@@ -36,20 +36,20 @@ def test_a_wrong_key_is_401(transactional_db: None, key: str) -> None:
     assert api.get("sessions").status_code == 401
 
 
-def test_a_key_without_its_beginning_is_none(transactional_db: None) -> None:
+def test_a_key_without_its_prefix_is_401(transactional_db: None) -> None:
     _, text = ApiKey.objects.issue("k")
     assert Api(text).get("sessions", user_id="ada").status_code == 200
     assert Api(text.removeprefix("mem_")).get("sessions", user_id="ada").status_code == 401
 
 
-def test_an_address_and_a_query_that_name_two_people_are_refused(service: Api, ada: UserProfile) -> None:
+def test_a_path_and_a_query_that_name_different_people_are_400(service: Api, ada: UserProfile) -> None:
     for method, path in (("get", "users/ada"), ("get", "users/ada/export"), ("delete", "users/ada")):
         answer = getattr(service, method)(f"{path}?user_id=bo")
         assert (answer.status_code, answer.json()["errors"][0]["attr"]) == (400, "user_id")
     assert service.get("users/ada?user_id=ada").status_code == 200
 
 
-def test_row_19_expired_revoked_wrong_and_unknown_keys_are_answered_alike(transactional_db: None) -> None:
+def test_row_19_expired_revoked_wrong_and_unknown_keys_get_the_same_response(transactional_db: None) -> None:
     hour = timedelta(hours=1)
     _, expired = ApiKey.objects.issue("expired", expires_at=timezone.now() - hour)
     revoked_key, revoked = ApiKey.objects.issue("revoked")
@@ -85,7 +85,7 @@ def delete(key: ApiKey) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("change", [revoke, end, delete])
-def test_row_19_a_key_that_was_right_a_moment_ago_does_nothing_when_it_no_longer_is(
+def test_row_19_a_recently_valid_key_stops_working_at_once(
     ada: UserProfile, call: str, change: Callable[[ApiKey], None]
 ) -> None:
     talk(ada, 2)
@@ -101,13 +101,13 @@ def test_row_19_a_key_that_was_right_a_moment_ago_does_nothing_when_it_no_longer
     assert CALLS[call](api).status_code == 401
 
 
-def test_a_key_that_was_right_a_moment_ago_takes_no_message_of_its_own(ada: UserProfile) -> None:
+def test_checking_a_recently_valid_key_takes_no_extra_round_trip(ada: UserProfile) -> None:
     talk(ada, 2)
     service = Api(ApiKey.objects.issue("k", scope="admin")[1])
     for call in CALLS.values():
         asked: list[list[str]] = []
         authentication.REMEMBERED.clear()
-        for _ in range(2):  # asked for, then remembered
+        for _ in range(2):  # looked up, then remembered
             with CaptureQueriesContext(connection) as captured:
                 call(service)
             asked.append([query["sql"] for query in captured.captured_queries])
@@ -116,7 +116,7 @@ def test_a_key_that_was_right_a_moment_ago_takes_no_message_of_its_own(ada: User
         assert "1 / count(*)" in next(sql for sql in asked[1] if "FROM sessions_app_apikey" in sql)
 
 
-def test_row_19_the_database_does_not_hold_the_key(transactional_db: None) -> None:
+def test_row_19_the_database_does_not_store_the_key(transactional_db: None) -> None:
     key, text = ApiKey.objects.issue("k")
     secret = text.split("_", 2)[2]
     key.refresh_from_db()
@@ -127,7 +127,7 @@ def test_row_19_the_database_does_not_hold_the_key(transactional_db: None) -> No
     ("scope", "allowed"),
     [("read", {"get"}), ("write", {"get", "post", "patch"}), ("admin", {"get", "post", "patch", "delete"})],
 )
-def test_a_scope_allows_its_methods_and_the_lesser_ones(ada: UserProfile, scope: str, allowed: set[str]) -> None:
+def test_a_scope_allows_its_methods_and_those_of_lower_scopes(ada: UserProfile, scope: str, allowed: set[str]) -> None:
     talk(ada, 1)
     api = Api(ApiKey.objects.issue("k", scope=scope)[1])
     codes = {
@@ -146,7 +146,7 @@ def test_a_missing_scope_is_named(ada: UserProfile) -> None:
     assert "scope write" in error["detail"]
 
 
-def test_a_service_key_has_to_name_the_person(service: Api) -> None:
+def test_a_service_key_must_name_the_person(service: Api) -> None:
     answer = service.get("sessions")
     assert answer.status_code == 400
     assert answer.json()["errors"][0]["attr"] == "user_id"
@@ -165,13 +165,13 @@ def test_the_last_use_is_recorded_at_most_once_a_minute(service: Api) -> None:
     service.get("sessions", user_id="ada")
     assert ApiKey.objects.get().last_used_at == first
     ApiKey.objects.update(last_used_at=first - timedelta(minutes=2))
-    authentication.REMEMBERED.clear()  # two minutes later
+    authentication.REMEMBERED.clear()  # as after two minutes
     service.get("sessions", user_id="ada")
     last = ApiKey.objects.get().last_used_at
     assert last is not None and last > first
 
 
-def test_over_the_rate_is_429_with_a_time_to_wait(service: Api, settings: Settings) -> None:
+def test_a_call_over_the_rate_limit_is_429_with_retry_after(service: Api, settings: Settings) -> None:
     settings.API_RATE = 3
     answers = [service.get("sessions", user_id="ada") for _ in range(6)]
     refused = [answer for answer in answers if answer.status_code == 429]
@@ -180,7 +180,7 @@ def test_over_the_rate_is_429_with_a_time_to_wait(service: Api, settings: Settin
     assert refused[0].json()["errors"][0]["code"] == "throttled"
 
 
-def test_row_9_a_user_key_naming_another_finds_nothing(as_ada: Api, bo: UserProfile) -> None:
+def test_row_9_a_user_key_that_names_another_user_finds_nothing(as_ada: Api, bo: UserProfile) -> None:
     talk(bo, 3)
     for path in ("sessions/s1", "sessions/s1/messages", "users/bo"):
         assert as_ada.get(path, **({} if path == "users/bo" else {"user_id": "bo"})).status_code == 404

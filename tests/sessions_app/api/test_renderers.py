@@ -1,4 +1,4 @@
-"""Answers as JSON."""
+"""JSON responses."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -27,18 +27,18 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_answers_are_those_of_drf_to_the_byte(answer: Any) -> None:
+def test_responses_are_byte_identical_to_those_of_drf(answer: Any) -> None:
     assert QuickJSONRenderer().render(answer) == JSONRenderer().render(answer)
 
 
-def test_whoever_wants_lines_indented_gets_them() -> None:
+def test_indentation_can_be_requested() -> None:
     assert QuickJSONRenderer().render({"a": 1}, "application/json; indent=2") == b'{\n  "a": 1\n}'
 
 
 @pytest.mark.parametrize(
     "accept", [None, "*/*", "*/*, text/html", "application/json", "application/json; indent=2", "text/html", "image/*"]
 )
-def test_the_form_of_an_answer_is_chosen_as_drf_does(accept: str | None) -> None:
+def test_the_renderer_is_negotiated_as_by_drf(accept: str | None) -> None:
     headers = {} if accept is None else {"Accept": accept}
     request = Request(RequestFactory().get("/", headers=headers))
     renderers: list[BaseRenderer] = [QuickJSONRenderer(), AdminRenderer()]

@@ -1,4 +1,4 @@
-"""Importing our own JSONL."""
+"""Importing our JSONL format."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def imported(path: Path, *lines: Any) -> tuple[str, str]:
     return out.getvalue(), err.getvalue()
 
 
-def test_an_import_keeps_order_times_and_places(tmp_path: Path) -> None:
+def test_an_import_keeps_order_times_and_sessions(tmp_path: Path) -> None:
     out, _ = imported(
         tmp_path / "f",
         line("one", created_at="2020-02-03T04:05:06+01:00", agent_id="coach"),
@@ -54,7 +54,7 @@ def test_an_import_can_be_repeated(tmp_path: Path) -> None:
     assert Message.objects.count() == 4
 
 
-def test_a_line_that_says_something_else_under_a_known_id_is_rejected(tmp_path: Path) -> None:
+def test_a_line_with_another_text_under_a_known_id_is_rejected(tmp_path: Path) -> None:
     imported(tmp_path / "f", line("one", external_id="a"))
     lines = [line("one", external_id="a"), line("two", external_id="a"), line("x", external_id="b")]
     path = as_lines(tmp_path / "g", *lines, line("y", external_id="b"))
@@ -67,7 +67,7 @@ def test_a_line_that_says_something_else_under_a_known_id_is_rejected(tmp_path: 
 
 @pytest.mark.parametrize("is_archived", [False, True])
 @pytest.mark.parametrize("other", [{"content": "two"}, {"role": "assistant"}, {"payload": {"a": 2}}, {"payload": None}])
-def test_a_line_is_compared_with_what_is_stored_as_an_append_compares_it(
+def test_a_line_is_compared_with_the_stored_message_as_in_an_append(
     tmp_path: Path, other: dict[str, Any], is_archived: bool
 ) -> None:
     first = line("one", external_id="a", payload={"a": 1, "b": "c"})
@@ -79,7 +79,9 @@ def test_a_line_is_compared_with_what_is_stored_as_an_append_compares_it(
         imported(tmp_path / "g", first | other)
 
 
-def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_lines_are_named_and_skipped_and_fail_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "f"
     bad = ["{", json.dumps(line("x", role="robot")), "[1]", json.dumps(line("y", colour="red"))]
     path.write_text("\n".join([json.dumps(line("good")), *bad, json.dumps(line("good too"))]))
@@ -92,13 +94,13 @@ def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsy
 
 
 @pytest.mark.slow
-def test_more_than_a_batch_of_one_session_is_imported_whole(tmp_path: Path) -> None:
+def test_a_session_larger_than_a_batch_is_imported_completely(tmp_path: Path) -> None:
     imported(tmp_path / "f", *(line(str(n)) for n in range(1203)))
     assert Session.objects.get().message_count == 1203
 
 
 @pytest.mark.slow
-def test_sessions_interleaved_in_the_file_keep_their_order_and_share_batches(tmp_path: Path) -> None:
+def test_interleaved_sessions_keep_their_order_and_share_batches(tmp_path: Path) -> None:
     path = as_lines(tmp_path / "f", *(line(str(n), session_id=f"s{n % 2}") for n in range(1_200)))
     sizes: list[int] = []
     found = FORMATS["jsonl"].read(Source(path), Owner())
@@ -111,12 +113,12 @@ def test_sessions_interleaved_in_the_file_keep_their_order_and_share_batches(tmp
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("rolling")
-def test_a_batch_asks_for_one_summary_whatever_rounds_it_has(tmp_path: Path) -> None:
+def test_a_batch_queues_one_summary_for_any_number_of_rounds(tmp_path: Path) -> None:
     imported(tmp_path / "f", *(line(str(n), role=("user", "assistant")[n % 2]) for n in range(400)))
     assert [job.process for job in Job.objects.filter(process="roll_summary")] == ["roll_summary"]
 
 
-def test_progress_is_told_unless_nothing_is_to_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_except_at_verbosity_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "SECONDS_BETWEEN", {False: 0})
     _, err = imported(tmp_path / "f", line("one"), line("two", session_id="s2"))
     first, last = err.splitlines()
@@ -127,7 +129,7 @@ def test_progress_is_told_unless_nothing_is_to_be_said(tmp_path: Path, monkeypat
     assert quiet.getvalue() == ""
 
 
-def test_what_is_no_file_on_disk_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("nowhere", "pipe", "."):
         with pytest.raises(CommandError, match=str(tmp_path / name)):

@@ -1,4 +1,4 @@
-"""Turns leave the transcript when they are old and covered, and come back as they were."""
+"""Turns that are old and covered leave the transcript, and can be restored unchanged."""
 
 import gzip
 import hashlib
@@ -62,7 +62,7 @@ from tests.support.transcript import arrived_when_said, talk, turns
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-# Many more turns of a session, too young to go; and a vector for each of all turns.
+# Add many turns to a session that are too recent to archive; add a vector for each turn.
 MORE_TURNS = """
 INSERT INTO sessions_app_message
     (session_id, user_id, sequence, kind, role, tool_name, content, tokens, created_at, metadata)
@@ -100,15 +100,15 @@ def sequences(session: Session) -> list[int]:
 
 
 def restored(session: Session) -> str:
-    """Restore everything, and return the turns."""
+    """Restore all archives of the session; return its turns."""
     restore_archive(session, actor="test")
     return fingerprint(session)
 
 
-# --- what goes ---
+# --- turns that are archived ---
 
 
-def test_old_covered_turns_go_into_a_file_a_month_and_come_back_byte_for_byte(ada: UserProfile, folder: Path) -> None:
+def test_old_covered_turns_are_archived_by_month_and_restored_unchanged(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 30, live=3)
     before, lines = fingerprint(session), in_table(session)
     done = retain()
@@ -126,7 +126,7 @@ def test_old_covered_turns_go_into_a_file_a_month_and_come_back_byte_for_byte(ad
     assert session.kept_from_sequence == 0 and session.restored_at
 
 
-def test_a_file_is_plain_json_with_every_column_and_no_text_in_its_name(ada: UserProfile, folder: Path) -> None:
+def test_an_archive_is_plain_json_with_every_column_and_no_text_in_its_name(ada: UserProfile, folder: Path) -> None:
     covered_session(ada, 2)
     retain()
     [first, second] = files(folder)
@@ -140,7 +140,7 @@ def test_a_file_is_plain_json_with_every_column_and_no_text_in_its_name(ada: Use
 
 
 @pytest.mark.slow
-def test_a_month_grows_over_several_runs_and_leaves_one_file(ada: UserProfile, folder: Path) -> None:
+def test_a_month_archived_in_several_runs_is_one_file(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 40)
     before = fingerprint(session)
     for covered in (10, 25, 26, 40):
@@ -155,7 +155,7 @@ def test_a_month_grows_over_several_runs_and_leaves_one_file(ada: UserProfile, f
     assert restored(session) == before
 
 
-def test_equal_turns_give_equal_bytes(ada: UserProfile, folder: Path) -> None:
+def test_equal_turns_result_in_equal_bytes(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 20)
     retain()
     first = [path.read_bytes() for path in files(folder)]
@@ -166,7 +166,7 @@ def test_equal_turns_give_equal_bytes(ada: UserProfile, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sessions_of_a_person_go_into_one_file_a_month(ada: UserProfile, folder: Path) -> None:
+def test_sessions_of_a_person_share_one_file_per_month(ada: UserProfile, folder: Path) -> None:
     sessions = [covered_session(ada, 6, session_id=f"s{number}") for number in range(5)]
     before, exported = [fingerprint(session) for session in sessions], messages_in_export("ada")
     done = retain()
@@ -182,7 +182,7 @@ def test_sessions_of_a_person_go_into_one_file_a_month(ada: UserProfile, folder:
     assert not files(folder) and not Archive.objects.exists()
 
 
-def test_row_9_two_people_are_never_in_one_file(ada: UserProfile, bo: UserProfile, folder: Path) -> None:
+def test_row_9_two_people_never_share_a_file(ada: UserProfile, bo: UserProfile, folder: Path) -> None:
     for number in range(3):
         for person in (ada, bo):
             covered_session(person, 4, session_id=f"s{number}")
@@ -194,7 +194,7 @@ def test_row_9_two_people_are_never_in_one_file(ada: UserProfile, bo: UserProfil
     assert {archive.name.partition("/")[0] for archive in ada.archives.all()} == {str(ada.pk)}
 
 
-def test_a_month_that_grows_goes_into_another_file_and_the_other_sessions_stay(ada: UserProfile, folder: Path) -> None:
+def test_a_growing_month_moves_to_another_file_and_other_sessions_stay(ada: UserProfile, folder: Path) -> None:
     grows, stays = (covered_session(ada, 8, session_id=name) for name in ("grows", "stays"))
     before = fingerprint(grows), fingerprint(stays)
     Session.objects.update(summarised_sequence=1)
@@ -209,7 +209,7 @@ def test_a_month_that_grows_goes_into_another_file_and_the_other_sessions_stay(a
     assert (restored(grows), restored(stays)) == before
 
 
-def test_many_sessions_of_a_person_go_some_at_a_time(
+def test_many_sessions_of_a_person_are_archived_in_batches(
     ada: UserProfile, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = [4, 1, 2, 1, 1, 1, 1]
@@ -223,7 +223,7 @@ def test_many_sessions_of_a_person_go_some_at_a_time(
     assert sorted(set(map(frozenset, together)) - {frozenset({keys[2]})}, key=min) == expected
 
 
-def test_turns_can_be_deleted_in_place_of_archived_or_stay(ada: UserProfile, settings: Settings, folder: Path) -> None:
+def test_settings_can_delete_turns_or_keep_them(ada: UserProfile, settings: Settings, folder: Path) -> None:
     session = covered_session(ada, 30, live=2)
     settings.RETENTION = settings.RETENTION.model_copy(update={"action": "off"})
     assert retain().sessions == 0 and len(sequences(session)) == 32
@@ -234,7 +234,9 @@ def test_turns_can_be_deleted_in_place_of_archived_or_stay(ada: UserProfile, set
     assert sequences(session) == [30, 31] and not files(folder)
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(ada: UserProfile, folder: Path, overdue: list[Session]) -> None:
+def test_a_dry_run_reports_the_same_counts_and_changes_nothing(
+    ada: UserProfile, folder: Path, overdue: list[Session]
+) -> None:
     session = covered_session(ada, 30)
     Session.objects.update(summarised_sequence=9)
     retain()
@@ -247,12 +249,10 @@ def test_a_dry_run_says_the_same_and_changes_nothing(ada: UserProfile, folder: P
     assert wet.archived_turns == 10 and len(overdue) == 2
 
 
-# --- what stays ---
+# --- turns that stay ---
 
 
-def test_turns_that_memory_does_not_cover_are_kept_and_settling_is_asked_for(
-    ada: UserProfile, overdue: list[Session]
-) -> None:
+def test_uncovered_turns_are_kept_and_settling_is_requested(ada: UserProfile, overdue: list[Session]) -> None:
     session = covered_session(ada, 20)
     session.messages.turns().filter(sequence=12).update(moment=None)
     done = retain()
@@ -285,7 +285,7 @@ def test_a_retracted_turn_counts_as_covered(ada: UserProfile) -> None:
     assert restored(session) == unchanged
 
 
-def test_a_session_under_legal_hold_is_counted_and_left_alone(ada: UserProfile, bo: UserProfile) -> None:
+def test_a_session_under_legal_hold_is_counted_and_not_changed(ada: UserProfile, bo: UserProfile) -> None:
     held, other = covered_session(ada, 5), covered_session(bo, 5)
     held.hold(True, actor="test")
     done = retain()
@@ -302,7 +302,7 @@ def test_restored_turns_are_kept_for_as_many_days_as_new_ones(ada: UserProfile) 
     assert retain().sessions == 1
 
 
-def test_a_session_that_is_restored_after_it_was_found_stays(ada: UserProfile) -> None:
+def test_a_session_restored_after_it_was_selected_is_kept(ada: UserProfile) -> None:
     session = covered_session(ada, 5)
     restored_now = "UPDATE sessions_app_session SET restored_at = now()"
     with changed_before("pg_try_advisory_xact_lock(hashtextextended('archive',", restored_now):
@@ -310,7 +310,7 @@ def test_a_session_that_is_restored_after_it_was_found_stays(ada: UserProfile) -
     assert len(sequences(session)) == 5
 
 
-def test_young_turns_are_kept(ada: UserProfile) -> None:
+def test_recent_turns_are_kept(ada: UserProfile) -> None:
     session = append(ada, "s1", [NewMessage("user", str(n)) for n in range(5)]).session
     cover(session, 5)
     assert retain().counts() | {"seconds": 0} == process.Retained().counts()
@@ -318,7 +318,7 @@ def test_young_turns_are_kept(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow
-def test_row_13_with_shuffled_times_the_oldest_by_sequence_go_and_order_is_kept(ada: UserProfile) -> None:
+def test_row_13_turns_with_shuffled_times_are_archived_by_sequence_in_order(ada: UserProfile) -> None:
     chance = random.Random(13)
     now = timezone.now()
     old = [now - timedelta(days=chance.randrange(31, 20_000), microseconds=chance.randrange(10**6)) for _ in range(60)]
@@ -331,7 +331,7 @@ def test_row_13_with_shuffled_times_the_oldest_by_sequence_go_and_order_is_kept(
     assert sequences(session) == list(range(40, 61))
     assert sorted(in_archives(session)) == sorted(lines[:40])
     assert {a.month for a in Archive.objects.all()} == {at.astimezone(UTC).date().replace(day=1) for at in times[:40]}
-    # One month of many comes back between others that stay where they are, and goes again.
+    # Restore one of many months, between others that stay archived, and archive it again.
     one = Archive.objects.order_by("first_sequence")[3]
     restore_archive(session, actor="test", month=one.month)
     Session.objects.update(restored_at=None)
@@ -339,10 +339,10 @@ def test_row_13_with_shuffled_times_the_oldest_by_sequence_go_and_order_is_kept(
     assert restored(session) == before
 
 
-# --- nothing is lost ---
+# --- no turn is lost ---
 
 
-def test_a_turn_that_changes_while_it_is_archived_stays(ada: UserProfile, folder: Path) -> None:
+def test_a_turn_that_changes_while_being_archived_is_kept(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 5)
     withdraw = "UPDATE sessions_app_message SET retracted_at = now() WHERE sequence = 2"
     with changed_before("FOR UPDATE OF", withdraw):
@@ -353,7 +353,7 @@ def test_a_turn_that_changes_while_it_is_archived_stays(ada: UserProfile, folder
     assert line["retracted_at"]
 
 
-def test_a_session_that_changes_meanwhile_keeps_no_other_from_going(ada: UserProfile, folder: Path) -> None:
+def test_a_session_that_changes_does_not_keep_others_from_being_archived(ada: UserProfile, folder: Path) -> None:
     first, changed, last = (covered_session(ada, 4, session_id=name) for name in ("s1", "s2", "s3"))
     hold = f"UPDATE sessions_app_session SET legal_hold = true WHERE id = {changed.pk}"
     with changed_before("FOR NO KEY UPDATE", hold):
@@ -364,9 +364,7 @@ def test_a_session_that_changes_meanwhile_keeps_no_other_from_going(ada: UserPro
 
 
 @pytest.mark.parametrize("change", ["legal_hold = true", "live_from_sequence = 0"])
-def test_a_session_that_is_held_or_reopened_meanwhile_is_left_alone(
-    ada: UserProfile, folder: Path, change: str
-) -> None:
+def test_a_session_held_or_reopened_during_the_run_is_not_archived(ada: UserProfile, folder: Path, change: str) -> None:
     session = covered_session(ada, 5)
     with changed_before("FOR NO KEY UPDATE", f"UPDATE sessions_app_session SET {change}"):
         assert retain().sessions == 0
@@ -375,7 +373,7 @@ def test_a_session_that_is_held_or_reopened_meanwhile_is_left_alone(
 
 @contextmanager
 def changed_before(words: str, change: str) -> Iterator[None]:
-    """Somebody else makes a change just before the first statement with these words."""
+    """Make a change from another connection just before the first statement that contains the words."""
     changes = [change]
 
     def execute(execute: Any, sql: str, *arguments: Any) -> Any:
@@ -390,7 +388,7 @@ def changed_before(words: str, change: str) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_runs_at_once_archive_each_turn_once(ada: UserProfile, bo: UserProfile) -> None:
+def test_concurrent_runs_archive_each_turn_once(ada: UserProfile, bo: UserProfile) -> None:
     sessions = [covered_session(user, 8, session_id=f"s{n}") for n in range(6) for user in (ada, bo)]
     before = [fingerprint(session) for session in sessions]
     done = at_once(lambda _: retain(), 4)
@@ -400,13 +398,13 @@ def test_runs_at_once_archive_each_turn_once(ada: UserProfile, bo: UserProfile) 
 
 
 @pytest.mark.slow(seconds=40)
-def test_row_16_killed_between_any_two_steps_nothing_is_lost(ada: UserProfile, folder: Path) -> None:
+def test_row_16_archiving_killed_between_any_two_steps_loses_nothing(ada: UserProfile, folder: Path) -> None:
     variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(folder)})}
     steps = 0
     with Killed("sessions_app.retention.retain.retain", **variables) as killed:
         ended = KILLED
         while ended == KILLED:
-            steps += 1 if EVERY_KILL else 7  # of some sixty
+            steps += 1 if EVERY_KILL else 7  # of about sixty
             sessions = [covered_session(ada, 4, session_id=f"{name}{steps}") for name in ("grows", "stays")]
             Session.objects.filter(user=ada).update(summarised_sequence=0)
             retain()
@@ -449,8 +447,8 @@ def test_row_16_restoring_killed_between_any_two_steps_loses_nothing(ada: UserPr
     assert steps > 15
 
 
-@pytest.mark.parametrize(("count", "noisy"), [(4, 40_000), (30, 2_800)])  # the latter also fails when it is closed
-def test_row_16_on_a_full_disk_a_session_is_left_as_it_was_and_the_others_go_on(
+@pytest.mark.parametrize(("count", "noisy"), [(4, 40_000), (30, 2_800)])  # the second file also fails when it is closed
+def test_row_16_on_a_full_disk_a_session_is_unchanged_and_others_are_archived(
     ada: UserProfile, bo: UserProfile, folder: Path, count: int, noisy: int
 ) -> None:
     noise = random.Random(16)
@@ -488,7 +486,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_row_16_an_old_file_that_is_damaged_keeps_its_month_from_growing(ada: UserProfile, folder: Path) -> None:
+def test_row_16_nothing_is_added_to_a_month_whose_file_is_damaged(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 10)
     Session.objects.update(summarised_sequence=2)
     retain()
@@ -502,7 +500,7 @@ def test_row_16_an_old_file_that_is_damaged_keeps_its_month_from_growing(ada: Us
     assert not sequences(other)
 
 
-def test_what_a_crash_has_left_is_removed_by_the_persons_next_run(ada: UserProfile, folder: Path) -> None:
+def test_files_left_by_a_crash_are_removed_by_the_next_run_of_the_person(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 4)
     strays = [folder / f"{ada.pk}/2020-01-7.jsonl.gz", folder / f"{ada.pk}/{session.pk}/2020-01-7.jsonl.gz"]
     strays[1].parent.mkdir(parents=True)
@@ -514,7 +512,7 @@ def test_what_a_crash_has_left_is_removed_by_the_persons_next_run(ada: UserProfi
     assert len(files(folder)) == 2 and not any(stray.exists() for stray in strays)
 
 
-def test_row_16_damage_in_a_file_is_told_of_the_session_that_it_hits(ada: UserProfile, folder: Path) -> None:
+def test_row_16_damage_in_a_file_affects_only_its_session(ada: UserProfile, folder: Path) -> None:
     first, second = (covered_session(ada, 1, session_id=name) for name in ("s1", "s2"))
     before = fingerprint(first)
     retain()
@@ -533,7 +531,7 @@ def test_row_16_damage_in_a_file_is_told_of_the_session_that_it_hits(ada: UserPr
 
 
 @pytest.mark.parametrize("damage", ["changed", "truncated", "missing", "exchanged"])
-def test_row_16_a_damaged_archive_is_named_and_nothing_restored(ada: UserProfile, folder: Path, damage: str) -> None:
+def test_row_16_a_damaged_archive_is_named_and_not_restored(ada: UserProfile, folder: Path, damage: str) -> None:
     session = covered_session(ada, 10)
     retain()
     first, second = files(folder)
@@ -555,7 +553,7 @@ def test_row_16_a_damaged_archive_is_named_and_nothing_restored(ada: UserProfile
 
 
 @pytest.mark.parametrize("line", ["{}", "[]", "not JSON", '{"session_id": 1}'])
-def test_a_file_whose_lines_are_no_turns_of_the_session_is_refused(ada: UserProfile, folder: Path, line: str) -> None:
+def test_a_file_without_turns_of_the_session_is_not_restored(ada: UserProfile, folder: Path, line: str) -> None:
     session = covered_session(ada, 1)
     retain()
     archive = Archive.objects.get()
@@ -585,7 +583,7 @@ def test_one_month_can_be_restored_by_command(ada: UserProfile, folder: Path) ->
             call_command("restore_archive", *arguments, stdout=StringIO())
 
 
-def test_a_turn_whose_moment_is_gone_comes_back_without_it(ada: UserProfile) -> None:
+def test_a_turn_whose_moment_was_deleted_is_restored_without_it(ada: UserProfile) -> None:
     session = covered_session(ada, 4)
     retain()
     Moment.objects.get().delete()
@@ -594,7 +592,7 @@ def test_a_turn_whose_moment_is_gone_comes_back_without_it(ada: UserProfile) -> 
     assert not session.messages.exclude(moment=None).exists()
 
 
-def test_row_1_a_message_that_is_sent_again_after_its_archiving_is_known(ada: UserProfile) -> None:
+def test_row_1_an_archived_message_that_is_sent_again_is_known(ada: UserProfile) -> None:
     session = covered_session(ada, 4)
     before, turn = fingerprint(session), session.messages.turns().get(sequence=2)
     retain()
@@ -606,7 +604,7 @@ def test_row_1_a_message_that_is_sent_again_after_its_archiving_is_known(ada: Us
     assert restored(session) == before
 
 
-def test_only_an_archived_turn_that_is_compared_and_believed_has_a_hash_of_its_text(ada: UserProfile) -> None:
+def test_only_archived_turns_with_an_external_id_that_are_not_retracted_have_a_hash(ada: UserProfile) -> None:
     session = covered_session(ada, 4)
     turns = session.messages.turns()
     turns.filter(sequence=1).update(external_id=None)
@@ -618,7 +616,7 @@ def test_only_an_archived_turn_that_is_compared_and_believed_has_a_hash_of_its_t
     assert not hashed.exists()
 
 
-def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) -> None:
+def test_restoring_reports_an_external_id_that_was_reused(ada: UserProfile) -> None:
     session = covered_session(ada, 4)
     retain()
     archived_without_rows(session)
@@ -629,7 +627,7 @@ def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) 
     assert sequences(session) == [4]
 
 
-def test_files_of_before_come_back_and_count_as_come_in_now(ada: UserProfile) -> None:
+def test_turns_of_older_files_are_restored_as_if_received_now(ada: UserProfile) -> None:
     session = covered_session(ada, 4)
     times = list(session.messages.order_by("sequence").values_list("created_at", flat=True))
     retain()
@@ -641,9 +639,7 @@ def test_files_of_before_come_back_and_count_as_come_in_now(ada: UserProfile) ->
 
 
 @pytest.mark.slow
-def test_row_33_files_of_earlier_releases_are_read_grown_restored_exported_and_erased(
-    ada: UserProfile, folder: Path
-) -> None:
+def test_row_33_archives_of_earlier_releases_still_work(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 12)
     exported, before, lines = messages_in_export("ada"), fingerprint(session), in_table(session)
     Session.objects.update(summarised_sequence=7)
@@ -668,7 +664,7 @@ def test_row_33_files_of_earlier_releases_are_read_grown_restored_exported_and_e
     assert files(folder) == []
 
 
-def test_vectors_stay_with_archived_turns_and_are_there_when_they_come_back(ada: UserProfile) -> None:
+def test_vectors_of_archived_turns_are_kept(ada: UserProfile) -> None:
     session = covered_session(ada, 6)
     model = EmbeddingModel.objects.create(name="m", dimensions=2)
     for turn in session.messages.turns():
@@ -681,10 +677,10 @@ def test_vectors_stay_with_archived_turns_and_are_there_when_they_come_back(ada:
     assert TurnEmbedding.objects.filter(source__in=list(turns)).count() == 6
 
 
-# --- how it reads and what it costs ---
+# --- reads and costs ---
 
 
-def test_reads_begin_at_what_is_kept(ada: UserProfile, service: Api) -> None:
+def test_reads_start_at_the_first_turn_that_is_not_archived(ada: UserProfile, service: Api) -> None:
     session = covered_session(ada, 10, live=3)
     session.messages.create(user=ada, sequence=9, kind="partition", role="tool", created_at=timezone.now())
     retain()
@@ -696,7 +692,7 @@ def test_reads_begin_at_what_is_kept(ada: UserProfile, service: Api) -> None:
     assert sequences(session) == [10, 11, 12, 13]
 
 
-def test_pages_of_the_transcript_have_archived_turns_as_they_were(ada: UserProfile, service: Api) -> None:
+def test_pages_of_the_transcript_contain_archived_turns_unchanged(ada: UserProfile, service: Api) -> None:
     session = covered_session(ada, 10, live=3)
     session.messages.create(user=ada, sequence=9, kind="partition", role="tool", created_at=timezone.now())
     session.messages.filter(sequence=4, kind="turn").update(retracted_at=timezone.now())
@@ -709,9 +705,7 @@ def test_pages_of_the_transcript_have_archived_turns_as_they_were(ada: UserProfi
     assert [transcript(service, **place) for place in places] == before
 
 
-def test_a_page_says_of_which_archived_turns_the_text_cannot_be_read(
-    ada: UserProfile, service: Api, folder: Path
-) -> None:
+def test_a_page_marks_archived_turns_whose_text_cannot_be_read(ada: UserProfile, service: Api, folder: Path) -> None:
     covered_session(ada, 2, live=1)
     retain()
     for file in files(folder):
@@ -721,7 +715,7 @@ def test_a_page_says_of_which_archived_turns_the_text_cannot_be_read(
     assert [message["external_id"] for message in page] == ["m0", "m1", None]
 
 
-def test_pages_of_the_transcript_begin_behind_deleted_turns(ada: UserProfile, service: Api, settings: Settings) -> None:
+def test_pages_of_the_transcript_start_after_deleted_turns(ada: UserProfile, service: Api, settings: Settings) -> None:
     settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
     covered_session(ada, 10, live=3)
     retain()
@@ -730,17 +724,17 @@ def test_pages_of_the_transcript_begin_behind_deleted_turns(ada: UserProfile, se
 
 
 def transcript(service: Api, **place: Any) -> Any:
-    """A page of Ada's session over REST."""
+    """Return a page of Ada's session over REST."""
     return service.get("sessions/s1/messages", user_id="ada", view="all", **place).json()
 
 
 @pytest.mark.slow
-def test_finding_sessions_is_one_query_a_batch_over_two_indexes(ada: UserProfile, settings: Settings) -> None:
+def test_finding_sessions_takes_one_query_per_batch_on_two_indexes(ada: UserProfile, settings: Settings) -> None:
     for number in range(30):
         append(ada, f"young{number}", [NewMessage("user", "x")])
     with CaptureQueriesContext(connection) as queries:
         retain()
-    assert len(queries) == 2, [q["sql"] for q in queries]  # and the event
+    assert len(queries) == 2, [q["sql"] for q in queries]  # the second is the event
     Session.objects.bulk_create(
         Session(user=ada, session_id=f"archived{number}", last_sequence=8, kept_from_sequence=9)
         for number in range(3_000)
@@ -753,7 +747,7 @@ def test_finding_sessions_is_one_query_a_batch_over_two_indexes(ada: UserProfile
     assert "session_kept" in plan and "message_turn_sequence_unique" in plan
 
 
-def test_a_session_more_takes_no_file_and_few_statements_more(ada: UserProfile, folder: Path) -> None:
+def test_each_additional_session_costs_few_statements_and_no_file(ada: UserProfile, folder: Path) -> None:
     took = []
     for count in (2, 12):
         for number in range(count):
@@ -767,7 +761,7 @@ def test_a_session_more_takes_no_file_and_few_statements_more(ada: UserProfile, 
 
 
 @pytest.mark.slow
-def test_turns_and_vectors_are_changed_and_deleted_by_index_however_many_there_are(
+def test_turns_and_vectors_are_updated_and_deleted_by_index(
     ada: UserProfile, bo: UserProfile, settings: Settings
 ) -> None:
     session, other = covered_session(ada, 3_000), covered_session(bo, 1)
@@ -790,9 +784,7 @@ def test_turns_and_vectors_are_changed_and_deleted_by_index_however_many_there_a
 
 
 @pytest.mark.slow
-def test_archived_turns_and_others_are_found_by_their_sequences_in_two_indexes(
-    ada: UserProfile, bo: UserProfile
-) -> None:
+def test_archived_and_live_turns_are_found_by_sequence_in_two_indexes(ada: UserProfile, bo: UserProfile) -> None:
     session = covered_session(ada, 300, live=10)
     assert retain().archived_turns == 300
     talk(bo, 3_000)
@@ -804,7 +796,7 @@ def test_archived_turns_and_others_are_found_by_their_sequences_in_two_indexes(
 
 
 def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
-    """Return the plan of the first statement with this beginning."""
+    """Return the plan of the first statement that starts like this."""
     sql = next(query["sql"] for query in queries if query["sql"].startswith(beginning))
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN {sql}")
@@ -812,7 +804,7 @@ def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
 
 
 @pytest.mark.slow
-def test_all_sessions_are_met_whatever_the_size_of_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_sessions_are_archived_with_any_batch_size(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "SESSIONS_AT_ONCE", 3)
     monkeypatch.setattr(process, "TAKEN_AT_ONCE", 4)
     sessions = [covered_session(ada, 9, session_id=f"s{n}") for n in range(7)]
@@ -824,7 +816,7 @@ def test_all_sessions_are_met_whatever_the_size_of_a_batch(ada: UserProfile, mon
 # --- legal hold and deletion ---
 
 
-def test_a_session_under_legal_hold_is_not_deleted(service: Api, ada: UserProfile, folder: Path) -> None:
+def test_a_session_under_legal_hold_cannot_be_deleted(service: Api, ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 4)
     retain()
     assert service.patch("sessions/s1", user_id="ada", legal_hold=True).json()["legal_hold"] is True
@@ -850,7 +842,7 @@ def test_legal_hold_needs_scope_admin(ada: UserProfile) -> None:
     assert not session.legal_hold
 
 
-def test_a_session_is_not_deleted_while_it_is_being_archived(ada: UserProfile, service: Api) -> None:
+def test_a_session_cannot_be_deleted_while_being_archived(ada: UserProfile, service: Api) -> None:
     session = covered_session(ada, 2)
     with claimed(session):
         refused = service.delete("sessions/s1", user_id="ada")
@@ -863,7 +855,7 @@ def test_a_session_is_not_deleted_while_it_is_being_archived(ada: UserProfile, s
 
 @contextmanager
 def claimed(session: Session) -> Iterator[None]:
-    """Somebody else is at its archives."""
+    """Hold the lock on the session's archives from another connection."""
     with psycopg.connect(database_url()) as other:
         other.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive', %s))", [session.pk])
         yield
@@ -876,7 +868,7 @@ def messages_in_export(user_id: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in export.read("messages.jsonl").splitlines()]
 
 
-def test_archived_turns_are_in_an_export_as_the_others_are(ada: UserProfile, folder: Path) -> None:
+def test_an_export_contains_archived_turns_unchanged(ada: UserProfile, folder: Path) -> None:
     covered_session(ada, 30, live=3)
     before = messages_in_export("ada")
     assert retain().archived_turns == 30

@@ -1,4 +1,4 @@
-"""What goes from a file that other sessions are in as well is there no longer, and those stay as they were."""
+"""A rewritten archive contains nothing of the removed session. Other sessions in the file stay unchanged."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ TASKS = Job.objects.filter(process=TASK)
 
 
 class Interrupted(FileSystemStorage):
-    """Has something happen before it opens or saves a file, once."""
+    """A storage that runs a callback once, before it opens or saves a file."""
 
     before_open: ClassVar[list[Callable[[], Any]]] = []
     before_save: ClassVar[list[Callable[[], Any]]] = []
@@ -59,7 +59,7 @@ def interrupted(archive_folder: Path, settings: Settings) -> type[Interrupted]:
 
 
 def spoken(user: UserProfile, word: str) -> Session:
-    """A session that says a word of its own, not archived yet."""
+    """Return a session that contains the word and is not archived yet."""
     session = talk(user, 4, session_id=word, text=f"I planted a {word}.")
     cover(session, 4)
     return session
@@ -67,7 +67,7 @@ def spoken(user: UserProfile, word: str) -> Session:
 
 @pytest.fixture
 def sessions(ada: UserProfile, archive_folder: Path) -> list[Session]:
-    """Three sessions in one file."""
+    """Three archived sessions in one file."""
     sessions = [spoken(ada, word) for word in WORDS]
     retain()
     assert len(files(archive_folder)) == 1
@@ -80,23 +80,23 @@ def delete(session: Session) -> None:
 
 
 def words_in(folder: Path) -> list[str]:
-    """Which of the words are in any file."""
+    """Return the words that appear in any file."""
     texts = texts_in(folder)
     return [word for word in WORDS if word in texts]
 
 
 def readable(user: UserProfile) -> list[str]:
-    """Which of the words are read back by the places of all turns."""
+    """Return the words that can be read from the archived turns."""
     places = [(session.pk, sequence) for session in Session.objects.for_user(user) for sequence in range(4)]
     texts = list(read_archived(user, places).values())
     return [word for word in WORDS if texts.count(f"I planted a {word}.") == 4]
 
 
-# --- what goes ---
+# --- removal ---
 
 
 @pytest.mark.parametrize("gone", WORDS)
-def test_a_session_that_is_deleted_leaves_nothing_in_the_file_of_the_others(
+def test_a_deleted_session_leaves_nothing_in_a_shared_file(
     sessions: list[Session], service: Api, ada: UserProfile, archive_folder: Path, gone: str
 ) -> None:
     others = [word for word in WORDS if word != gone]
@@ -111,7 +111,7 @@ def test_a_session_that_is_deleted_leaves_nothing_in_the_file_of_the_others(
     assert [in_archives(session) for session in sessions if session.session_id != gone] == lines
 
 
-def test_the_last_session_takes_the_file_along_at_once(sessions: list[Session], archive_folder: Path) -> None:
+def test_deleting_the_last_session_deletes_the_file_at_once(sessions: list[Session], archive_folder: Path) -> None:
     for session in sessions[:2]:
         delete(session)
     rewrite_queued()
@@ -119,7 +119,7 @@ def test_the_last_session_takes_the_file_along_at_once(sessions: list[Session], 
     assert not files(archive_folder) and not TASKS.exists()
 
 
-def test_a_session_that_is_restored_leaves_the_file_of_the_others(
+def test_a_restored_session_is_removed_from_a_shared_file(
     sessions: list[Session], ada: UserProfile, archive_folder: Path
 ) -> None:
     restore_archive(sessions[1], actor="test")
@@ -129,7 +129,7 @@ def test_a_session_that_is_restored_leaves_the_file_of_the_others(
     assert sessions[1].messages.turns().filter(content="I planted a medlar.").count() == 4
 
 
-def test_what_a_file_is_rid_of_twice_or_too_late_changes_nothing(
+def test_a_repeated_or_late_rewrite_changes_nothing(
     sessions: list[Session], ada: UserProfile, archive_folder: Path
 ) -> None:
     [name] = named()
@@ -145,7 +145,7 @@ def test_what_a_file_is_rid_of_twice_or_too_late_changes_nothing(
 
 
 @pytest.mark.slow
-def test_row_11_a_person_who_is_erased_meanwhile_leaves_nothing(
+def test_row_11_a_person_erased_before_the_rewrite_leaves_no_file(
     sessions: list[Session], ada: UserProfile, archive_folder: Path
 ) -> None:
     delete(sessions[0])
@@ -154,19 +154,19 @@ def test_row_11_a_person_who_is_erased_meanwhile_leaves_nothing(
     assert files(archive_folder) == []
 
 
-# --- others at the same time ---
+# --- concurrent changes ---
 
 
-def test_a_reader_gets_its_turn_while_the_file_is_written_again(
+def test_a_turn_can_be_read_while_its_file_is_rewritten(
     sessions: list[Session], ada: UserProfile, interrupted: type[Interrupted]
 ) -> None:
     delete(sessions[0])
-    interrupted.before_open.append(rewrite_queued)  # when the reader knows where its turn was
+    interrupted.before_open.append(rewrite_queued)  # after the reader has looked up its turn
     assert read_archived(ada, [(sessions[2].pk, 3)]) == {(sessions[2].pk, 3): "I planted a sorb."}
     assert not TASKS.exists()
 
 
-def test_a_session_that_is_deleted_while_its_file_is_written_again_leaves_nothing(
+def test_a_session_deleted_during_a_rewrite_leaves_nothing(
     sessions: list[Session], ada: UserProfile, archive_folder: Path, interrupted: type[Interrupted]
 ) -> None:
     delete(sessions[0])
@@ -177,7 +177,7 @@ def test_a_session_that_is_deleted_while_its_file_is_written_again_leaves_nothin
     assert len(files(archive_folder)) == 1
 
 
-def test_sessions_that_are_deleted_and_restored_at_once_leave_one_file(
+def test_sessions_deleted_and_restored_concurrently_leave_one_file(
     sessions: list[Session], ada: UserProfile, archive_folder: Path
 ) -> None:
     def leave(number: int) -> None:
@@ -191,7 +191,7 @@ def test_sessions_that_are_deleted_and_restored_at_once_leave_one_file(
     assert words_in(archive_folder) == readable(ada) == ["sorb"] and len(files(archive_folder)) == 1
 
 
-def test_what_is_archived_meanwhile_waits_for_no_file_of_others(
+def test_a_rewrite_does_not_block_archiving_of_other_people(
     sessions: list[Session], ada: UserProfile, bo: UserProfile, interrupted: type[Interrupted]
 ) -> None:
     delete(sessions[0])
@@ -199,7 +199,7 @@ def test_what_is_archived_meanwhile_waits_for_no_file_of_others(
     done: list[int] = []
     interrupted.before_save.append(lambda: done.append(retain().sessions))
     rewrite_queued()
-    assert done == [1]  # bo's: ada's files are being written
+    assert done == [1]  # bo's, because ada's files are being written
     assert retain().sessions == 1
 
 
@@ -207,9 +207,7 @@ def test_what_is_archived_meanwhile_waits_for_no_file_of_others(
 
 
 @pytest.mark.slow(seconds=15)
-def test_row_16_killed_while_it_writes_a_file_again_it_loses_nothing(
-    sessions: list[Session], ada: UserProfile, archive_folder: Path
-) -> None:
+def test_row_16_a_killed_rewrite_loses_nothing(sessions: list[Session], ada: UserProfile, archive_folder: Path) -> None:
     variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(archive_folder)})}
     lines = in_archives(sessions[1]), in_archives(sessions[2])
     delete(sessions[0])
@@ -224,13 +222,13 @@ def test_row_16_killed_while_it_writes_a_file_again_it_loses_nothing(
     assert steps > 10
     assert readable(ada) == ["medlar", "sorb"]
     spoken(ada, "medlar-2")
-    retain()  # removes what the killed ones have written
+    retain()  # removes the files of the killed runs
     assert "quince" not in texts_in(archive_folder)
     assert {path.relative_to(archive_folder).as_posix() for path in files(archive_folder)} == named()
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])
-def test_row_16_a_damaged_file_stays_as_it_is_and_the_queue_tries_again(
+def test_row_16_a_damaged_file_is_not_changed_and_the_job_is_retried(
     sessions: list[Session], archive_folder: Path, damage: str
 ) -> None:
     delete(sessions[0])
@@ -252,7 +250,7 @@ def test_row_16_a_damaged_file_stays_as_it_is_and_the_queue_tries_again(
     assert words_in(archive_folder) == ["medlar", "sorb"]
 
 
-def test_a_span_is_moved_as_it_is(sessions: list[Session], archive_folder: Path) -> None:
+def test_a_rewrite_copies_spans_byte_for_byte(sessions: list[Session], archive_folder: Path) -> None:
     rows = {row["id"]: row for row in Archive.objects.values()}
     whole = files(archive_folder)[0].read_bytes()
     delete(sessions[0])

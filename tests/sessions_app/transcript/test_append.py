@@ -1,4 +1,4 @@
-"""`append`, called as a function and over HTTP by many at once."""
+"""`append`, called as a function and concurrently over HTTP."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ def assert_counters_equal_rows(session: Session) -> None:
     assert session.total_tokens == session.live_tokens == rows["tokens"]
 
 
-def test_sequences_start_at_zero_and_have_no_gap(ada: UserProfile) -> None:
+def test_sequences_start_at_zero_without_gaps(ada: UserProfile) -> None:
     talk(ada, 3)
     session = talk(ada, 4)
     assert list(session.messages.in_order().values_list("sequence", flat=True)) == list(range(7))
     assert_counters_equal_rows(session)
 
 
-def test_a_turn_is_stored_as_it_was_said_by_one_message_with_the_counters(ada: UserProfile) -> None:
+def test_turns_are_stored_unchanged_in_one_statement_with_the_counters(ada: UserProfile) -> None:
     known = talk(ada, 1)
     payload = {"tool_calls": [{"id": "é%s", "function": None}]}
     said = NewMessage("assistant", "It's 100 %s;\\ 'so'", "oven", "Bo", payload, external_id="1", metadata={"a": "ü"})
@@ -47,7 +47,7 @@ def test_a_turn_is_stored_as_it_was_said_by_one_message_with_the_counters(ada: U
     found = {message.pk: message for message in known.messages.all()}
     for message in (stored, plain):
         for field in Message._meta.concrete_fields:
-            if field.name != "search_vector":  # which nothing reads
+            if field.name != "search_vector":  # a column that is never read
                 assert getattr(found[message.pk], field.attname) == getattr(message, field.attname), field.name
     assert {message.pk for message in Message.objects.matching("100")} == {stored.pk}
     assert found[plain.pk].payload is None and Message.objects.filter(payload__isnull=True).count() == 2
@@ -92,7 +92,7 @@ def test_a_known_external_id_is_returned_with_its_own_sequence(service: Api) -> 
     assert answer["message_count"] == 2
 
 
-def test_an_external_id_twice_in_a_batch_is_stored_once(ada: UserProfile) -> None:
+def test_an_external_id_repeated_in_a_batch_is_stored_once(ada: UserProfile) -> None:
     appended = append(ada, "s1", [NewMessage("user", "x", external_id="a"), NewMessage("user", "x", external_id="a")])
     assert [(m.sequence, created) for m, created in appended.messages] == [(0, True), (0, False)]
     assert appended.session.message_count == 1
@@ -101,7 +101,7 @@ def test_an_external_id_twice_in_a_batch_is_stored_once(ada: UserProfile) -> Non
 @pytest.mark.parametrize(
     "other", [{"content": "two"}, {"role": "assistant"}, {"payload": {"a": 1}}, {"tool_name": "search"}]
 )
-def test_an_external_id_that_names_another_message_refuses_the_batch(service: Api, other: dict[str, Any]) -> None:
+def test_an_external_id_of_another_message_rejects_the_batch(service: Api, other: dict[str, Any]) -> None:
     first = {"role": "user", "content": "one", "external_id": "a"}
     service.post("sessions/s1/messages", user_id="ada", messages=[first])
     new = {"role": "user", "content": "new"}
@@ -112,8 +112,8 @@ def test_an_external_id_that_names_another_message_refuses_the_batch(service: Ap
     assert Message.objects.get().content == "one"
 
 
-def test_row_1_an_external_id_that_names_another_archived_message_refuses_the_batch(service: Api) -> None:
-    """The row of an archived message has no text, but tells whether a repeated one says the same."""
+def test_row_1_an_external_id_of_another_archived_message_rejects_the_batch(service: Api) -> None:
+    """The row of an archived message has no text, but a hash that a repeated message is compared by."""
     said: dict[str, Any] = {
         "role": "assistant",
         "content": "one",
@@ -140,7 +140,7 @@ def test_row_1_an_external_id_that_names_another_archived_message_refuses_the_ba
     assert Message.objects.count() == 2
 
 
-def test_what_was_archived_before_there_were_hashes_is_known_by_its_id(ada: UserProfile) -> None:
+def test_a_message_archived_without_a_hash_is_known_by_its_id(ada: UserProfile) -> None:
     append(ada, "s1", [NewMessage("user", "one", external_id="a")])
     Message.objects.turns().archive()
     Message.objects.update(said_hash=None)
@@ -148,13 +148,13 @@ def test_what_was_archived_before_there_were_hashes_is_known_by_its_id(ada: User
     assert not created
 
 
-def test_an_external_id_twice_in_a_batch_with_two_texts_refuses_it(service: Api) -> None:
+def test_an_external_id_with_two_texts_in_a_batch_rejects_it(service: Api) -> None:
     two = [{"role": "user", "content": text, "external_id": "a"} for text in ("one", "two")]
     assert service.post("sessions/s1/messages", user_id="ada", messages=two).status_code == 409
     assert not Message.objects.exists()
 
 
-def test_external_ids_of_different_sessions_do_not_meet(ada: UserProfile, bo: UserProfile) -> None:
+def test_external_ids_are_unique_per_session(ada: UserProfile, bo: UserProfile) -> None:
     for user, session_id in ((ada, "s1"), (ada, "s2"), (bo, "s1")):
         assert append(user, session_id, [NewMessage("user", "x", external_id="a")]).messages[0][1]
     assert Message.objects.count() == 3
@@ -163,7 +163,7 @@ def test_external_ids_of_different_sessions_do_not_meet(ada: UserProfile, bo: Us
 def test_looking_up_external_ids_reads_only_the_messages_that_have_them(ada: UserProfile) -> None:
     session = talk(ada, 300)
     session.messages.filter(sequence=1).update(external_id="m-1")
-    with connection.cursor() as cursor:  # as in a new database, for a minute
+    with connection.cursor() as cursor:  # as in a new database before its first ANALYZE
         cursor.execute("DELETE FROM pg_statistic WHERE starelid = 'sessions_app_message'::regclass")
     with acting_for("ada", application=DEFAULT):
         before = rows_read()
@@ -182,7 +182,7 @@ def rows_read() -> int:
         return int(cursor.fetchone()[0])
 
 
-def test_a_failing_listener_undoes_the_whole_append(ada: UserProfile) -> None:
+def test_a_failing_listener_rolls_back_the_append(ada: UserProfile) -> None:
     def fail(**_: Any) -> None:
         raise RuntimeError("listener")
 
@@ -197,17 +197,17 @@ def test_a_failing_listener_undoes_the_whole_append(ada: UserProfile) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 100, 200])
-def test_an_append_takes_six_queries_whatever_its_batch(service: Api, count: int) -> None:
+def test_an_append_takes_six_queries_for_any_batch_size(service: Api, count: int) -> None:
     service.post("sessions/s1/messages", user_id="ada", messages=messages(1))
     batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(count))]
     with CaptureQueriesContext(connection) as queries:
         assert service.post("sessions/s1/messages", user_id="ada", messages=batch).status_code == 201
-    # BEGIN and COMMIT among them.
+    # including BEGIN and COMMIT
     assert len(queries) == 6, "\n".join(q["sql"][:120] for q in queries)
 
 
 @pytest.mark.slow
-def test_an_append_that_makes_a_build_due_takes_one_more(service: Api) -> None:
+def test_an_append_that_makes_a_build_due_takes_one_more_query(service: Api) -> None:
     service.post("sessions/s1/messages", user_id="ada", messages=messages(1))
     batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(500))]
     with CaptureQueriesContext(connection) as queries:
@@ -252,33 +252,33 @@ def test_activity_is_never_in_the_future(service: Api) -> None:
 
 
 class TestConstraints:
-    """The database itself refuses what must not be."""
+    """Database constraints."""
 
     def broken(self, session: Session, **fields: Any) -> None:
         row = {"session": session, "user_id": session.user_id, "role": "user", "sequence": 0, **fields}
         with pytest.raises(IntegrityError), transaction.atomic():
             Message.objects.create(**row)
 
-    def test_a_sequence_is_taken_once(self, ada: UserProfile) -> None:
+    def test_sequences_are_unique(self, ada: UserProfile) -> None:
         self.broken(talk(ada, 1), sequence=0)
 
-    def test_a_sequence_is_not_negative(self, ada: UserProfile) -> None:
+    def test_sequences_are_not_negative(self, ada: UserProfile) -> None:
         self.broken(talk(ada, 1), sequence=-1)
 
-    def test_an_external_id_is_taken_once(self, ada: UserProfile) -> None:
+    def test_external_ids_are_unique(self, ada: UserProfile) -> None:
         session = append(ada, "s1", [NewMessage("user", "x", external_id="a")]).session
         self.broken(session, sequence=1, external_id="a")
 
     def test_only_a_tool_turn_can_be_a_partition_event(self, ada: UserProfile) -> None:
         self.broken(talk(ada, 1), kind="partition", role="user")
 
-    def test_a_session_id_is_taken_once_by_a_user(self, ada: UserProfile) -> None:
+    def test_session_ids_are_unique_per_user(self, ada: UserProfile) -> None:
         talk(ada, 1)
         with pytest.raises(IntegrityError), transaction.atomic():
             Session.objects.create(user=ada, session_id="s1")
 
 
-def test_a_turn_is_what_the_class_makes_of_the_same_fields(ada: UserProfile) -> None:
+def test_message_turn_equals_a_message_with_the_same_fields(ada: UserProfile) -> None:
     session = Session.objects.create(user=ada, session_id="s")
     now = timezone.now()
     fields: dict[str, Any] = {"sequence": 3, "role": "user", "content": "Kilns", "created_at": now, "arrived_at": now}

@@ -1,4 +1,4 @@
-"""`append_many`, beside `append`, at the same time as others, and where row security limits what is seen."""
+"""`append_many`, compared with `append`, concurrently, and under row security."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ def added_by(batches: Sequence[Batch]) -> list[int]:
 
 
 def rows_of(user: UserProfile, model: type[Message] | type[Session]) -> list[dict[str, Any]]:
-    """Return a person's rows without what tells two people apart."""
+    """Return a person's rows without the columns that differ between people."""
     fields = [field.attname for field in model._meta.concrete_fields if not {field.name, field.attname} & {*OWN}]
     order = ("session__session_id", "sequence") if model is Message else ("session_id",)
     return list(model.objects.filter(user=user).order_by(*order).values(*fields))
@@ -58,16 +58,16 @@ def words_of(user: UserProfile) -> list[Any]:
 
 
 @pytest.mark.parametrize("role", ["", WORKER_ROLE])
-def test_what_is_stored_is_what_an_append_stores_whatever_role_does_it(
+def test_append_many_stores_what_append_stores_under_any_role(
     ada: UserProfile, bo: UserProfile, role: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql, "AT_ONCE", 20)  # so that there are several times so many
+    monkeypatch.setattr(sql, "AT_ONCE", 20)  # so that several chunks are copied
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 50})
     said = {"s1": ODD, "s2": turns(60), "s3": turns(2)}
     for session_id, messages in said.items():
         append(ada, session_id, messages, agent_id="helper", source="import")
     batches = [batch_of(bo, name, messages, agent_id="helper", source="import") for name, messages in said.items()]
-    if role:  # row security limits it, so it may not COPY
+    if role:  # row security applies to this role, so it can't COPY
         with logged_in_as(role):
             assert added_by(batches) == [3, 60, 2]
     else:
@@ -79,7 +79,7 @@ def test_what_is_stored_is_what_an_append_stores_whatever_role_does_it(
     assert jobs[0] == jobs[1] != []
 
 
-def test_row_1_what_is_there_is_not_added_again_and_batches_of_one_session_follow_each_other(ada: UserProfile) -> None:
+def test_row_1_known_messages_are_not_added_again_within_or_across_batches(ada: UserProfile) -> None:
     assert added_by([batch_of(ada, "s1", ODD, title="Kiln"), batch_of(ada, "s1", ODD[:2] + turns(1))]) == [3, 1]
     assert added_by([batch_of(ada, "s1", ODD[:2], title="Other"), batch_of(ada, "s2", ODD[:1])]) == [0, 1]
     assert_counters_equal_rows(first := Session.objects.get(session_id="s1"))
@@ -91,7 +91,7 @@ def test_row_1_what_is_there_is_not_added_again_and_batches_of_one_session_follo
     assert not Session.objects.filter(session_id="s3").exists()
 
 
-def test_row_1_an_archived_message_is_not_added_again_and_another_with_its_id_is_refused(ada: UserProfile) -> None:
+def test_row_1_an_archived_message_is_known_and_another_with_its_id_is_rejected(ada: UserProfile) -> None:
     append_many([batch_of(ada, "s1", ODD)])
     Message.objects.turns().archive()
     assert added_by([batch_of(ada, "s1", ODD[:2])]) == [0]
@@ -101,7 +101,9 @@ def test_row_1_an_archived_message_is_not_added_again_and_another_with_its_id_is
             append_many([batch_of(ada, "s1", [replace(ODD[1], **other)])])
 
 
-def test_row_15_many_at_once_beside_appends_keep_sequences_and_counters(ada: UserProfile, bo: UserProfile) -> None:
+def test_row_15_concurrent_append_many_and_append_keep_sequences_and_counters(
+    ada: UserProfile, bo: UserProfile
+) -> None:
     names = [(user, f"s{n}") for user in (ada, bo) for n in range(4)]
 
     def write(number: int) -> None:
@@ -118,7 +120,7 @@ def test_row_15_many_at_once_beside_appends_keep_sequences_and_counters(ada: Use
         assert_counters_equal_rows(session)
 
 
-def test_a_failing_listener_undoes_all(ada: UserProfile) -> None:
+def test_a_failing_listener_rolls_back_all_batches(ada: UserProfile) -> None:
     def fail(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> list[Job]:
         if any(session.session_id == "s2" for session, _ in appended):
             raise RuntimeError("listener")
@@ -133,9 +135,7 @@ def test_a_failing_listener_undoes_all(ada: UserProfile) -> None:
     assert not Session.objects.exists() and not Message.objects.exists()
 
 
-def test_it_takes_as_many_statements_whatever_the_number_of_sessions_and_of_jobs_that_are_due(
-    ada: UserProfile, settings: Settings
-) -> None:
+def test_append_many_takes_a_constant_number_of_statements(ada: UserProfile, settings: Settings) -> None:
     settings.ROLLING_SUMMARY = RollingSummarySettings()
     settings.MOMENT_BUILDER = MomentBuilderSettings(message_threshold=4)
 

@@ -1,4 +1,4 @@
-"""The new messages of a chat model's call: histories that are repeated, partial, edited, or concurrent."""
+"""Storing the new messages of a chat call, whose history may be repeated, partial, edited or concurrent."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -42,39 +42,39 @@ def transcript() -> str:
 @pytest.mark.parametrize(
     ("there", "sent", "answer", "then"),
     [
-        # the whole history each time
+        # the complete history each time
         ("", "u:1", "one", "u:1 a:one"),
         ("u:1 a:one", "u:1 a:one u:2", "two", "u:1 a:one u:2 a:two"),
-        # the end of it; nothing but the newest message
+        # only the end of the history, or only the newest message
         ("u:1 a:one u:2 a:two", "u:2 a:two u:3", "three", "u:1 a:one u:2 a:two u:3 a:three"),
         ("u:1 a:one", "u:2", "two", "u:1 a:one u:2 a:two"),
-        # a history that began elsewhere: all of it in a new session, what follows in a known one
+        # a history that started elsewhere: stored completely in a new session, from the known part on in a known one
         ("", "u:0 a:zero u:1", "one", "u:0 a:zero u:1 a:one"),
         ("u:1 a:one", "u:0 a:zero u:1 a:one u:2", "two", "u:1 a:one u:2 a:two"),
         ("u:1 a:one", "u:1 a:one u:x a:y u:2", "two", "u:1 a:one u:x a:y u:2 a:two"),
-        # the same words once more
+        # the same words again
         ("u:hi a:yes u:ok a:good", "u:hi a:yes u:ok a:good u:ok", "good", "u:hi a:yes u:ok a:good u:ok a:good"),
         ("u:hi a:yes u:ok a:good", "u:ok", "good", "u:hi a:yes u:ok a:good u:ok a:good"),
         ("u:ok a:good u:ok a:good", "u:ok a:good u:ok", "good", "u:ok a:good u:ok a:good u:ok a:good"),
-        # a call sent again, answered alike or otherwise
+        # a repeated call, with the same or another answer
         ("u:1 a:one", "u:1", "one", "u:1 a:one"),
         ("u:1 a:one u:2 a:two", "u:1 a:one u:2", "two", "u:1 a:one u:2 a:two"),
         ("u:1 a:one u:2 a:two", "u:1 a:one u:2", "zwei", "u:1 a:one u:2 a:two a:zwei"),
         ("u:1 a:one u:2", "u:1 a:one u:2", "two", "u:1 a:one u:2 a:two"),
         ("u:1 a:one u:2", "u:2", "two", "u:1 a:one u:2 a:two"),
-        # stored late: the next round is there already
+        # stored late, after the next round
         ("u:1 a:one u:2 a:two u:3 a:three", "u:1 a:one u:2", "two", "u:1 a:one u:2 a:two u:3 a:three"),
-        # history that was edited: what follows the change is new, what stands before it stays as it was
+        # an edited history: turns after the change are new, turns before it are not changed
         ("u:1 a:one u:2 a:two", "u:1 a:one u:zwei", "2", "u:1 a:one u:2 a:two u:zwei a:2"),
         ("u:1 a:one u:2 a:two", "u:eins a:one u:2 a:two u:3", "three", "u:1 a:one u:2 a:two u:3 a:three"),
-        # results of tools
+        # tool results
         ("u:1 a:call", "u:1 a:call t:result", "one", "u:1 a:call t:result a:one"),
         ("u:1 a:call t:result", "u:1 a:call t:result", "one", "u:1 a:call t:result a:one"),
         # without an answer
         ("u:1 a:one", "u:1 a:one u:2", "", "u:1 a:one u:2"),
     ],
 )
-def test_only_what_is_not_there_is_appended(there: str, sent: str, answer: str, then: str) -> None:
+def test_only_new_turns_are_appended(there: str, sent: str, answer: str, then: str) -> None:
     if there:
         store(there)
     store(sent, answer)
@@ -82,20 +82,20 @@ def test_only_what_is_not_there_is_appended(there: str, sent: str, answer: str, 
 
 
 @pytest.mark.parametrize("sent", ["u:1 a:o u:2", "u:1 a:one u:2", "u:1 u:2"])
-def test_an_answer_that_broke_off_is_known_however_much_of_it_the_caller_got(sent: str) -> None:
+def test_an_interrupted_answer_is_known_whatever_part_the_caller_received(sent: str) -> None:
     store("u:1", "on", incomplete="client_disconnected")
     store(sent, "two")
     assert transcript() == "u:1 a:on u:2 a:two"
 
 
-def test_a_message_whose_answer_broke_off_is_not_doubled_when_it_is_sent_alone_again() -> None:
+def test_a_message_with_an_interrupted_answer_is_not_stored_twice_when_sent_again() -> None:
     store("u:hi a:yes u:1", "on", incomplete="client_disconnected")
     store("u:1", "one")
     assert transcript() == "u:hi a:yes u:1 a:on a:one"
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_an_answer_that_broke_off_behind_its_last_word_is_whole_when_it_comes_again(begins: bool) -> None:
+def test_an_answer_interrupted_after_its_last_word_is_completed_by_a_repetition(begins: bool) -> None:
     store("u:1", "one", incomplete="interrupted")
     if not begins:
         store("u:1", "one", model="m")
@@ -109,7 +109,7 @@ def test_an_answer_that_broke_off_behind_its_last_word_is_whole_when_it_comes_ag
     assert Message.objects.get(role="assistant").metadata == {"model": "m"}
 
 
-def test_a_round_that_begins_and_ends_again_and_again_is_there_once() -> None:
+def test_a_round_begun_and_ended_repeatedly_is_stored_once() -> None:
     [answer] = said("a:one")
     for _ in range(2):
         with acting_for("ada", application=DEFAULT, create=True, holding=True) as user:
@@ -122,7 +122,7 @@ def test_a_round_that_begins_and_ends_again_and_again_is_there_once() -> None:
     assert transcript() == "u:1 a:one"
 
 
-def test_a_round_takes_the_same_statements_however_long_the_conversation_is() -> None:
+def test_a_round_takes_a_constant_number_of_statements() -> None:
     counts = []
     for length in (2, 40):
         store(" ".join(f"u:{n} a:{n}" for n in range(length)))
@@ -138,7 +138,7 @@ def test_a_round_takes_the_same_statements_however_long_the_conversation_is() ->
     assert counts[0] == counts[1]
 
 
-def test_a_message_is_marked_as_unanswered_by_the_round_that_brought_it() -> None:
+def test_a_message_is_marked_as_unanswered_by_its_first_round() -> None:
     for round_id, why in (("r1", "upstream_timeout"), ("r2", "refused")):
         with acting_for("ada", application=DEFAULT, create=True, holding=True) as user:
             assert user is not None
@@ -147,7 +147,7 @@ def test_a_message_is_marked_as_unanswered_by_the_round_that_brought_it() -> Non
     assert Message.objects.get().metadata == {"incomplete": "upstream_timeout"}
 
 
-def test_calls_of_tools_are_alike_whatever_else_the_caller_sends_of_them() -> None:
+def test_tool_calls_are_equal_despite_additional_fields() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     asked = NewMessage(role="user", content="weather?")
 
@@ -177,7 +177,7 @@ def test_row_1_a_call_sent_20_times_at_once_is_stored_once() -> None:
     assert Session.objects.get().message_count == 4
 
 
-def test_rounds_of_one_session_at_once_are_all_stored_whole() -> None:
+def test_concurrent_rounds_of_one_session_are_all_stored_completely() -> None:
     store("u:hi", "hello")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: store(f"u:hi a:hello u:q{n}", f"a{n}"), range(12)))
@@ -186,7 +186,7 @@ def test_rounds_of_one_session_at_once_are_all_stored_whole() -> None:
     assert [text.replace("u:q", "a:a") for text in rounds[::2]] == rounds[1::2]
 
 
-def test_of_a_longer_history_the_newest_turns_are_stored() -> None:
+def test_only_the_newest_turns_of_a_long_history_are_stored() -> None:
     store(" ".join(f"u:{n} a:{n}" for n in range(300)) + " u:last", "answer")
     turns = transcript().split()
     assert (len(turns), turns[-3:]) == (501, ["a:299", "u:last", "a:answer"])
@@ -198,26 +198,26 @@ def test_of_a_longer_history_the_newest_turns_are_stored() -> None:
         ("u:1 a:one u:2 a:two", 1, "u:1 a:one u:2 a:two u:3", "u:2 a:two u:3"),
         # the newest answer is not stored yet
         ("u:1 a:one u:2", 1, "u:1 a:one u:2 a:two u:3", "u:2 a:two u:3"),
-        # a session that was settled has no live turn
+        # a settled session has no live turns
         ("u:1 a:one u:2 a:two", 3, "u:1 a:one u:2 a:two u:3", "u:3"),
         ("u:1 a:one", 1, "u:1 a:one u:2 a:two u:3", "u:2 a:two u:3"),
-        # only the end of the history is sent, or none of it
+        # the call has only the end of the history, or none of it
         ("u:1 a:one u:2 a:two", 1, "a:two u:3", "a:two u:3"),
         ("u:1 a:one u:2 a:two", 2, "u:3", "u:3"),
-        # it begins before the session does
+        # the history starts before the session
         ("u:1 a:one u:2 a:two", 1, "u:0 a:zero u:1 a:one u:2 a:two u:3", "u:2 a:two u:3"),
-        # words that were said more than once: it may be the end of the history, or all of it
+        # repeated words: this may be the end of the history, or all of it
         ("u:ok a:good u:ok a:good", 1, "u:ok a:good u:ok a:good u:ok", "u:ok a:good u:ok a:good u:ok"),
-        # a turn was edited, before the boundary or behind it
+        # an edited turn, before or after the boundary
         ("u:1 a:one u:2 a:two", 1, "u:1 a:eins u:2 a:two u:3", "u:2 a:two u:3"),
         ("u:1 a:one u:2 a:two", 1, "u:1 a:one u:zwei a:two u:3", "u:zwei a:two u:3"),
-        # nothing in common: it can't be told
+        # no common turn: the start is unknown
         ("u:1 a:one u:2 a:two", 1, "u:x a:y u:3", "u:x a:y u:3"),
-        # a call and its results stay together
+        # a tool call and its results are not separated
         ("u:1 a:call t:result a:one", 1, "u:1 a:call t:result a:one u:2", "a:call t:result a:one u:2"),
     ],
 )
-def test_a_history_is_cut_where_the_live_window_begins(there: str, boundary: int, sent: str, live: str) -> None:
+def test_a_history_is_cut_at_the_start_of_the_live_window(there: str, boundary: int, sent: str, live: str) -> None:
     store(there)
     turns = said(sent)
     with acting_for("ada", application=DEFAULT):
@@ -234,9 +234,9 @@ def test_a_history_is_cut_where_the_live_window_begins(there: str, boundary: int
     unsent=st.integers(0, 10),
     unstored=st.integers(0, 3),
 )
-def test_no_live_turn_is_ever_cut_off(texts: list[str], boundary: int, unsent: int, unstored: int) -> None:
-    """Whatever is repeated: what a caller has of the live window, stored or not, stays in its call."""
-    assume(unsent < len(texts) - unstored)  # else it shares nothing with the session
+def test_no_live_turn_is_cut_off(texts: list[str], boundary: int, unsent: int, unstored: int) -> None:
+    """The turns of the live window stay in the call, stored or not, whatever words are repeated."""
+    assume(unsent < len(texts) - unstored)  # otherwise it shares no turn with the session
     everything = [NewMessage(role=("user", "assistant")[n % 2], content=text) for n, text in enumerate(texts)]
     known = [
         Message(sequence=n, role=turn.role, content=turn.content, payload=None, metadata={})

@@ -19,7 +19,7 @@ from tests.support.api import Api
 from tests.support.jobs import build
 from tests.support.transcript import START, talk
 
-# Many more turns in a session.
+# Add many turns to a session.
 MORE_TURNS = """
 INSERT INTO sessions_app_message
     (session_id, user_id, sequence, kind, role, tool_name, content, tokens, created_at, metadata)
@@ -45,13 +45,13 @@ def shown(messages: Iterable[Message | LoadedMessage]) -> list[tuple[int, str]]:
     return [(message.sequence, message.kind) for message in messages]
 
 
-def test_without_a_boundary_the_newest_turns_come_in_conversation_order(ada: UserProfile) -> None:
+def test_without_a_boundary_the_newest_turns_are_returned_in_order(ada: UserProfile) -> None:
     loaded = load_session_messages(talk(ada, 9), 4)
     assert shown(loaded.messages) == [(n, "turn") for n in (5, 6, 7, 8)]
     assert not loaded.has_partition_event
 
 
-def test_the_latest_boundary_comes_first_and_nothing_from_before_it(ada: UserProfile) -> None:
+def test_messages_start_at_the_latest_boundary(ada: UserProfile) -> None:
     session = talk(ada, 9)
     leave_partition(session, 3)
     leave_partition(session, 5)
@@ -60,7 +60,7 @@ def test_the_latest_boundary_comes_first_and_nothing_from_before_it(ada: UserPro
     assert loaded.has_partition_event
 
 
-def test_of_two_boundaries_at_one_turn_the_newer_counts(ada: UserProfile) -> None:
+def test_the_newer_of_two_boundaries_at_one_turn_is_returned(ada: UserProfile) -> None:
     session = talk(ada, 4)
     leave_partition(session, 3)
     newer = leave_partition(session, 3)
@@ -78,9 +78,9 @@ def test_an_empty_session_loads_nothing(ada: UserProfile) -> None:
 
 
 class TestOmitted:
-    """No turn after the boundary is passed over in silence."""
+    """Omitted turns after the boundary are always reported."""
 
-    def test_what_a_limit_leaves_out_after_the_boundary_is_named(self, ada: UserProfile) -> None:
+    def test_turns_after_the_boundary_omitted_by_the_limit_are_reported(self, ada: UserProfile) -> None:
         session = talk(ada, 9)
         assert load_session_messages(session, 9).omitted is None
         assert load_session_messages(session, 8).omitted == Omitted(1, 0, 0)
@@ -105,7 +105,7 @@ class TestOmitted:
         session.kept_from_sequence = 4
         assert load_session_messages(session, 3).omitted == Omitted(2, 4, 5)
 
-    def test_after_a_build_a_reload_replays_all_that_no_moment_holds(self, service: Api, ada: UserProfile) -> None:
+    def test_after_a_build_a_reload_returns_all_turns_not_in_moments(self, service: Api, ada: UserProfile) -> None:
         """Check the worked example: of 250 turns, 175 are in moments."""
         session = talk(ada, 250)
         assert build(session).result["last_sequence"] == 174
@@ -114,7 +114,7 @@ class TestOmitted:
         assert live["omitted"] is None
 
     @pytest.mark.slow
-    def test_until_the_next_build_a_reload_says_what_it_leaves_out_and_a_page_has_it(
+    def test_before_the_next_build_a_reload_reports_omitted_turns_which_can_be_paged(
         self, service: Api, ada: UserProfile
     ) -> None:
         build(talk(ada, 250))
@@ -140,14 +140,12 @@ class TestOmitted:
         count=st.integers(0, 10_000),
         few=st.booleans(),
     )
-    def test_a_reload_is_never_shorter_than_the_lag_that_settings_allow(
-        self, conf: MomentBuilderSettings, count: int, few: bool
-    ) -> None:
+    def test_a_reload_is_never_shorter_than_the_lag(self, conf: MomentBuilderSettings, count: int, few: bool) -> None:
         assert conf.reload_limit >= conf.lag(count, few_but_large=few)
         assert conf.reload_limit >= conf.load_max_messages
 
 
-def test_loading_is_one_statement(ada: UserProfile) -> None:
+def test_loading_takes_one_statement(ada: UserProfile) -> None:
     session = talk(ada, 30)
     leave_partition(session, 9)
     with CaptureQueriesContext(connection) as queries:
@@ -157,8 +155,8 @@ def test_loading_is_one_statement(ada: UserProfile) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("as_request", [False, True])
-def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfile, as_request: bool) -> None:
-    """Check that the planner never sorts all of a person's turns, however selective it expects the conditions to be."""
+def test_loading_reads_only_its_two_indexes(ada: UserProfile, as_request: bool) -> None:
+    """Check that the planner never sorts all turns of a person, whatever selectivity it expects."""
     sessions = [talk(ada, 50)]
     sessions += [talk(UserProfile.objects.ensure(f"person-{number}"), 50) for number in range(40)]
     with connection.cursor() as cursor:
@@ -171,14 +169,14 @@ def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfi
             plan = explained(queries[0]["sql"])
         assert "Backward using message_partitions" in plan
         assert "Backward using message_turn_sequence_unique" in plan
-        # Of turns: how the few moments there are get filtered is nobody's concern.
+        # Only the scans of turns: filtering the few moments is fine.
         for read in re.findall(r"Backward using message_\w+.*?(?=->|\Z)", plan, re.DOTALL):
             assert "Filter: (user_id" not in read and "Filter: (sequence" not in read
 
 
 @pytest.mark.slow
 def test_deleting_a_session_finds_its_messages_by_index(ada: UserProfile, bo: UserProfile) -> None:
-    """Check the statements of the request and of the database's own check of references, with many sessions."""
+    """Check the statements of the request and of the foreign key check, with many sessions."""
     session, other = talk(ada, 3), talk(bo, 50, session_id="other")
     with connection.cursor() as cursor:
         cursor.execute(MORE_TURNS, [20_000, other.pk])
@@ -193,7 +191,7 @@ def explained(sql: str) -> str:
         return "\n".join(row[0] for row in cursor)
 
 
-def test_pages_cover_the_transcript_once_both_ways_with_partition_events(ada: UserProfile) -> None:
+def test_pages_cover_the_transcript_with_partition_events_in_both_directions(ada: UserProfile) -> None:
     session = talk(ada, 23)
     for sequence in (4, 9, 9, 22):
         leave_partition(session, sequence)
@@ -213,10 +211,10 @@ def test_pages_cover_the_transcript_once_both_ways_with_partition_events(ada: Us
 
 
 @pytest.mark.parametrize("view", ["live", "all"])
-def test_reading_takes_the_same_queries_whatever_the_number_of_turns(service: Api, ada: UserProfile, view: str) -> None:
+def test_reading_takes_a_constant_number_of_queries(service: Api, ada: UserProfile, view: str) -> None:
     talk(ada, 5, session_id="short")
     talk(ada, 200, session_id="long")
-    service.get("sessions/short", user_id="ada")  # the key's last use is on record
+    service.get("sessions/short", user_id="ada")  # records the last use of the key
     counts = []
     for session_id in ("short", "long"):
         with CaptureQueriesContext(connection) as queries:
@@ -225,7 +223,7 @@ def test_reading_takes_the_same_queries_whatever_the_number_of_turns(service: Ap
     assert counts[0] == counts[1] <= 7
 
 
-def test_a_long_turn_is_shortened_on_request_and_says_where_the_whole_is(service: Api, ada: UserProfile) -> None:
+def test_a_long_turn_is_shortened_on_request_at_its_middle(service: Api, ada: UserProfile) -> None:
     talk(ada, 1, text="start " + "x" * 20_000 + " end")
     whole, short = (
         service.get("sessions/s1/messages", user_id="ada", compress=c).json()["messages"][0] for c in (False, True)

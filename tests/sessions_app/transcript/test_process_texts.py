@@ -1,4 +1,4 @@
-"""Texts are processed before the transaction that stores them, in time that is linear in their length."""
+"""Texts are processed before the transaction that stores them, in time linear in their length."""
 
 import sys
 from collections.abc import Callable
@@ -96,20 +96,20 @@ def calls_of(work: Callable[[], object]) -> int:
         "- " * 100,
     ],
 )
-def test_row_43_twice_the_text_takes_twice_the_work(text: str) -> None:
-    process_texts([NewMessage("user", text)])  # one-time loading is done
+def test_row_43_processing_takes_linear_time(text: str) -> None:
+    process_texts([NewMessage("user", text)])  # loads data that is loaded once
     once, twice = (calls_of(lambda n=n: process_texts([NewMessage("user", text * n)])) for n in (20, 40))  # type: ignore[misc]
     assert twice < 2.2 * once
 
 
-def test_row_43_runs_of_marks_are_cut_before_a_text_is_normalized() -> None:
-    """`unicodedata.normalize` takes quadratic time in the length of such a run, and holds the interpreter's lock."""
+def test_row_43_runs_of_combining_marks_are_cut_before_normalization() -> None:
+    """`unicodedata.normalize` takes time quadratic in the length of such a run, and holds the GIL."""
     normal = lexemes.normal_form("e\u0301 zu\u0308gig a" + "\u0301\u0316" * 50_000 + " b")
     assert normal.startswith("é zügig ") and normal.endswith(" b")
     assert len(normal) < 50
 
 
-def test_row_43_a_batch_of_megabytes_is_stored_at_once_and_the_rest_is_indexed_later(ada: UserProfile) -> None:
+def test_row_43_a_batch_of_megabytes_is_stored_at_once_and_partly_indexed_later(ada: UserProfile) -> None:
     long = WORDS_MAX_BYTES // 20
     said = [NewMessage("user", f"harpsichord{n} ".ljust(long, "x")) for n in range(25)]
     append(ada, "s1", said)
@@ -119,14 +119,14 @@ def test_row_43_a_batch_of_megabytes_is_stored_at_once_and_the_rest_is_indexed_l
     assert [Message.objects.matching(f"harpsichord{n}").count() for n in (0, 19, 20, 24)] == [1] * 4
 
 
-def test_row_43_texts_are_indexed_again_a_megabyte_at_a_time(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_43_texts_are_reindexed_a_megabyte_at_a_time(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     append(ada, "s1", [NewMessage("user", f"harpsichord {n}") for n in range(9)])
     Message.objects.update(search_version=0)
-    monkeypatch.setattr(index_words, "BATCH_BYTES", 30)  # two of them
+    monkeypatch.setattr(index_words, "BATCH_BYTES", 30)  # two texts
     assert list(index_words._batches(Message)) == [2, 2, 2, 2, 1]
 
 
-def test_served_text_in_a_message_is_recognized_by_what_was_processed_before(ada: UserProfile) -> None:
+def test_served_text_in_a_message_is_recognized_during_processing(ada: UserProfile) -> None:
     served_lines.keep(ada.pk, ["- user: The kiln is hot. (2026-03-02)"])
     append(ada, "s1", [NewMessage("user", "Look:\n- user: The kiln is hot. (2026-03-02)"), NewMessage("user", "Yes.")])
     assert list(OwnText.objects.values_list("sequence", "places")) == [(0, [1])]

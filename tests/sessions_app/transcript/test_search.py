@@ -1,4 +1,4 @@
-"""Finding a session by what was said in it."""
+"""Finding sessions by their text."""
 
 import pytest
 from django.db import connection
@@ -16,7 +16,7 @@ def say(user: UserProfile, session_id: str, *texts: str) -> Session:
     return append(user, session_id, [NewMessage("user", text) for text in texts]).session
 
 
-def test_a_session_is_found_by_all_the_words_in_any_form(ada: UserProfile, bo: UserProfile) -> None:
+def test_a_session_is_found_if_one_turn_has_all_words_in_any_form(ada: UserProfile, bo: UserProfile) -> None:
     kiln = say(ada, "a", "Hello.", "The kiln has cracked again.", "A cracked kiln is no good.", "Bye.")
     other = say(bo, "b", "My kilns crack all the time.")
     say(bo, "c", "A kiln.", "It cracked.")
@@ -28,44 +28,44 @@ def test_a_session_is_found_by_all_the_words_in_any_form(ada: UserProfile, bo: U
     assert said.excerpt == "The kiln has cracked again."
 
 
-def test_of_a_long_turn_the_words_around_are_told(ada: UserProfile) -> None:
+def test_the_excerpt_of_a_long_turn_surrounds_the_words(ada: UserProfile) -> None:
     session = say(ada, "a", f"{'Much was said before. ' * 40}The harpsichord came from Lyon. {'And after. ' * 40}")
     said = find_sessions(Session.objects.all(), "harpsichord")[session.pk]
     assert said is not None
     assert "harpsichord came from Lyon" in said.excerpt and len(said.excerpt) < 300
 
 
-def test_a_title_is_found_too(ada: UserProfile) -> None:
+def test_a_session_is_found_by_its_title(ada: UserProfile) -> None:
     session = say(ada, "a", "Hello.")
     Session.objects.update(title="The Kiln of Bologna")
     assert find_sessions(Session.objects.all(), "kiln of b") == {session.pk: None}
 
 
-def test_only_the_sessions_given_are_searched(ada: UserProfile, bo: UserProfile) -> None:
+def test_only_the_given_sessions_are_searched(ada: UserProfile, bo: UserProfile) -> None:
     say(ada, "a", "The harpsichord.")
     mine = say(bo, "b", "The harpsichord.")
     assert list(find_sessions(Session.objects.for_user(bo), "harpsichord")) == [mine.pk]
 
 
-def test_people_beyond_the_first_look_are_found(transactional_db: None) -> None:
+def test_sessions_of_more_people_than_the_first_query_covers_are_found(transactional_db: None) -> None:
     for number in range(PEOPLE + 3):
         say(UserProfile.objects.ensure(f"person-{number}"), "s", f"The harpsichord of {number}, from Lyon.")
     assert len(find_sessions(Session.objects.all(), "harpsichords Lyon")) == PEOPLE + 3
 
 
 @pytest.mark.parametrize("text", ["the of and", "'", "\\ ' :*", "%", "x" * 5_000])
-def test_what_says_nothing_finds_nothing(ada: UserProfile, text: str) -> None:
+def test_a_query_without_words_finds_nothing(ada: UserProfile, text: str) -> None:
     say(ada, "a", "The kiln is of no use, and cold.")
     assert find_sessions(Session.objects.all(), text) == {}
 
 
-def test_what_was_retracted_is_found_for_it_stands_in_the_transcript(ada: UserProfile) -> None:
+def test_retracted_turns_are_found(ada: UserProfile) -> None:
     session = say(ada, "a", "Planted nonsense.")
     session.messages.update(retracted_at=timezone.now())
     assert list(find_sessions(Session.objects.all(), "nonsense")) == [session.pk]
 
 
-def test_it_takes_two_queries_however_many_there_are(ada: UserProfile) -> None:
+def test_a_search_takes_two_queries_for_any_number_of_sessions(ada: UserProfile) -> None:
     for number in range(30):
         say(ada, f"s{number}", "The kiln.")
     with CaptureQueriesContext(connection) as captured:

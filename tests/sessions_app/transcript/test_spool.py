@@ -1,4 +1,4 @@
-"""The spool's files: who may read them, whose they are, and what is left of one that was cut short."""
+"""The files of the spool: permissions, ownership and truncated files."""
 
 import os
 import re
@@ -21,26 +21,26 @@ from sessions_app.transcript.spool import Spool, claimed
 
 @pytest.fixture(autouse=True)
 def folder(settings: Settings, tmp_path: Path) -> Path:
-    """Where the files lie."""
+    """The folder of the spool."""
     settings.SPOOL_DIR = tmp_path / "data" / "spool"
     return tmp_path / "data" / "spool"
 
 
 def left(user_id: str = "ada", session_id: str = "s1") -> Path:
-    """A file with one record that nobody holds."""
+    """Create a file with one record that no process holds."""
     file = Spool.create(user_id, session_id, {"of": user_id}, application=DEFAULT)
     file.leave()
     return file._path
 
 
 def taken(path: Path) -> Path:
-    """The same file once somebody has come to store its round."""
+    """Return the path of the file after a process has claimed it."""
     return path.with_name(path.name + spool.TAKEN)
 
 
 @contextmanager
 def full_disk(after: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes."""
+    """Limit files to that many bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (after, hard))
     try:
@@ -49,13 +49,13 @@ def full_disk(after: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_only_the_owner_can_read_it_and_no_name_tells_a_person(folder: Path) -> None:
+def test_only_the_owner_can_read_a_file_and_its_name_has_no_ids(folder: Path) -> None:
     path = left("ada")
     assert (stat.S_IMODE(folder.stat().st_mode), stat.S_IMODE(path.stat().st_mode)) == (0o700, 0o600)
-    assert not re.search(r"\b(?:ada|s1)\b", path.name)  # an id may have the letters
+    assert not re.search(r"\b(?:ada|s1)\b", path.name)  # an id may contain the letters
 
 
-def test_a_file_waits_when_its_process_has_left_it_and_is_taken_by_one(folder: Path) -> None:
+def test_a_released_file_waits_and_only_one_process_claims_it(folder: Path) -> None:
     held = Spool.create("ada", "s1", {}, application=DEFAULT)
     assert spool.waiting() == 0
     with claimed(held._path) as records:
@@ -69,7 +69,7 @@ def test_a_file_waits_when_its_process_has_left_it_and_is_taken_by_one(folder: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("was_found", ["before", "after"])
-def test_whoever_is_patient_waits_for_another_who_stores_it(was_found: str) -> None:
+def test_a_patient_claim_waits_for_the_current_one(was_found: str) -> None:
     path = left()
     [before] = spool.left_of("ada", "s1", DEFAULT)
     with ThreadPoolExecutor(1) as pool:
@@ -86,14 +86,14 @@ def records_of(path: Path) -> Iterator[Any]:
         yield records
 
 
-def test_what_fails_stays() -> None:
+def test_a_file_is_kept_if_storing_it_fails() -> None:
     path = left()
     with pytest.raises(ValueError, match="not stored"), claimed(path):
         raise ValueError("not stored")
     assert spool.orphans() == [taken(path)]
 
 
-def test_those_of_a_session_are_found_oldest_first() -> None:
+def test_the_files_of_a_session_are_returned_oldest_first() -> None:
     paths = [left("ada", "s1"), left("ada", "s2"), left("bo", "s1"), left("ada", "s1")]
     assert spool.orphans() == paths
     assert spool.left_of("ada", "s1", DEFAULT) == [paths[0], paths[3]]
@@ -104,7 +104,7 @@ def test_those_of_a_session_are_found_oldest_first() -> None:
     under_way.discard()
 
 
-def test_a_person_is_forgotten_and_nobody_else(folder: Path) -> None:
+def test_forgetting_a_person_keeps_the_files_of_others(folder: Path) -> None:
     left("ada")
     under_way = Spool.create("ada", "s2", {}, application=DEFAULT)
     path = left("bo")
@@ -113,7 +113,7 @@ def test_a_person_is_forgotten_and_nobody_else(folder: Path) -> None:
     under_way.discard()
 
 
-def test_on_a_full_disk_what_was_cut_short_does_not_count(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_record_truncated_by_a_full_disk_is_ignored(capfd: pytest.CaptureFixture[str]) -> None:
     file = Spool.create("ada", "s1", {"n": 1}, application=DEFAULT)
     with full_disk(after=500):
         file.add({"text": "SECRET" * 200})
@@ -125,7 +125,7 @@ def test_on_a_full_disk_what_was_cut_short_does_not_count(capfd: pytest.CaptureF
     assert "SECRET" not in str(capfd.readouterr())
 
 
-def test_a_file_in_which_nothing_is_goes_when_nobody_can_be_about_to_write(folder: Path) -> None:
+def test_an_empty_file_is_deleted_after_a_while(folder: Path) -> None:
     path = left()
     path.write_text("")
     with claimed(path) as records:

@@ -44,6 +44,4 @@ class Refused(MemoryPlatformError):
             errors = [{"code": "error", "detail": "", "attr": None} | error for error in response.json()["errors"]]
         except (ValueError, KeyError, TypeError):
             errors = []
-        return cls(
-            response.status_code, errors or [{"code": "error", "detail": "no error of the platform", "attr": None}]
-        )
+        return cls(response.status_code, errors or [{"code": "error", "detail": "no error details", "attr": None}])

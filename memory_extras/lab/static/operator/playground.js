@@ -1,5 +1,5 @@
-// The playground: a line of memory under the pointer or with the focus highlights its source turns. Without this script,
-// the line's links lead to them.
+// The playground: highlights the source turns of the line of memory that has the pointer or the focus. Without this
+// script, the line's links lead to the turns.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {

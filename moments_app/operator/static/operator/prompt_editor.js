@@ -1,5 +1,5 @@
-// The editor of a prompt: line numbers next to the text, a warning before unsaved text is lost, and errors of a trial.
-// The page works without it.
+// The prompt editor: line numbers next to the text, a warning before unsaved text is lost, and error messages of trials.
+// The page works without this script.
 "use strict";
 
 (() => {
@@ -13,8 +13,8 @@
   const trial = document.getElementById("rem-trial");
   let leaving = false;
 
-  // Behind the text are the same lines, invisible, each with its number. They wrap like the text, and give the box the
-  // height of the text.
+  // Behind the text is an invisible copy of its lines, each with its number. The copy wraps like the text, and gives the
+  // box the height of the text.
   const numbers = document.createElement("div");
   numbers.className = "rem-numbers";
   numbers.setAttribute("aria-hidden", "true");

@@ -1,4 +1,4 @@
-// The pages of a session: keeps the right turns in view, which HTML and HTMX can't do.
+// Scroll positions on the pages of a session, which HTML and HTMX can't set.
 "use strict";
 
 // A transcript opens at its newest turns, unless the URL names a turn.
@@ -9,7 +9,7 @@ function showNewest() {
     }
 }
 
-// Earlier turns are inserted above the visible ones, which keep their position.
+// When earlier turns are inserted above the visible turns, the visible turns keep their position.
 function keepInSight(event) {
     const scroller = event.target.closest && event.target.closest(".rem-scroller");
     if (!scroller || !event.detail.requestConfig.elt.hasAttribute("data-earlier")) {

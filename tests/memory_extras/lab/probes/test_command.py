@@ -1,4 +1,4 @@
-"""`manage.py probe`, for whoever builds: figures without texts, and a code that says whether enough is met."""
+"""`manage.py probe` for build pipelines: figures without texts, and an exit code that says whether enough are met."""
 
 import json
 from io import StringIO
@@ -25,7 +25,7 @@ def told(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_it_fails_when_fewer_are_met_than_should_be(ada: UserProfile, bo: UserProfile) -> None:
+def test_the_command_fails_if_too_few_probes_are_met(ada: UserProfile, bo: UserProfile) -> None:
     for user in (ada, bo):
         append(user, "s1", [NewMessage("user", f"The cat of {user.user_id} is Quince.")])
         probe(user, "Quince")
@@ -42,7 +42,7 @@ def test_it_fails_when_fewer_are_met_than_should_be(ada: UserProfile, bo: UserPr
         told("--session", "s1")
 
 
-def test_of_no_probe_nothing_is_said_to_be_well(ada: UserProfile) -> None:
+def test_the_command_fails_without_probes(ada: UserProfile) -> None:
     probe(ada, "Quince")
     Application.objects.create(name="other")
     for arguments in (["--user", "bo"], ["--application", "other"]):

@@ -1,4 +1,4 @@
-"""The pages of probes: kept from a turn, asked by a button, and shown over time."""
+"""The pages of probes: saved from a turn, run with a button, and shown over time."""
 
 import uuid
 
@@ -22,7 +22,6 @@ SAID = [NewMessage("user", "What is my cat called?"), NewMessage("assistant", "Y
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """A question and its answer."""
     return append(ada, "s1", SAID).session
 
 
@@ -31,7 +30,7 @@ def keep_url(session: Session, turn: int = 0) -> str:
 
 
 @pytest.mark.slow
-def test_a_turn_is_kept_with_the_answer_to_it_and_asked_by_a_button(root: Client, session: Session) -> None:
+def test_a_turn_and_its_answer_can_be_saved_as_a_probe_and_run_with_a_button(root: Client, session: Session) -> None:
     assert keep_url(session) in page(root, change_url(session))
     form = page(root, keep_url(session))
     assert "What is my cat called?" in form and "Your cat is Quince." in form and 'value="1"' in form
@@ -58,7 +57,7 @@ def test_a_turn_is_kept_with_the_answer_to_it_and_asked_by_a_button(root: Client
         ({"evidence": "x"}, "Enter turn numbers, such as 3,4,7-9."),
     ],
 )
-def test_what_can_not_be_looked_for_is_told_and_not_kept(
+def test_an_invalid_probe_is_rejected_with_the_reason(
     root: Client, session: Session, wrong: dict[str, str], why: str
 ) -> None:
     answer = root.post(keep_url(session), {"question": "What?", "expected": "Quince"} | wrong)
@@ -66,12 +65,12 @@ def test_what_can_not_be_looked_for_is_told_and_not_kept(
     assert not Probe.objects.exists()
 
 
-def test_it_may_be_asked_wherever_the_person_is(root: Client, session: Session) -> None:
+def test_a_probe_can_be_saved_without_a_session(root: Client, session: Session) -> None:
     root.post(keep_url(session), {"question": "What?", "expected": "Quince", "anywhere": "on"})
     assert Probe.objects.get().session is None
 
 
-def test_what_had_changed_between_two_results_is_named(root: Client, session: Session) -> None:
+def test_changes_between_two_results_are_shown(root: Client, session: Session) -> None:
     probe = Probe.objects.create(user=session.user, question="What?", expected="Quince", created_by="test")
     for number in (1, 2):
         setup = {"prompts": {"rem://prompts/moment-builder": number}, "settings": {"MEMORY_CONTEXT__MAX_TOKENS": 150}}
@@ -81,7 +80,7 @@ def test_what_had_changed_between_two_results_is_named(root: Client, session: Se
         assert "MEMORY_CONTEXT__MAX_TOKENS" not in shown
 
 
-def test_row_18_a_viewer_sees_probes_and_keeps_changes_or_asks_none(session: Session) -> None:
+def test_row_18_a_viewer_sees_probes_but_cannot_save_change_or_run_them(session: Session) -> None:
     probe = Probe.objects.create(user=session.user, question=PLANTED, expected=PLANTED, created_by=PLANTED)
     viewer = operator(group="viewers")
     shown = page(viewer, list_url(Probe)) + page(viewer, change_url(probe)) + page(viewer, change_url(session))
@@ -93,7 +92,7 @@ def test_row_18_a_viewer_sees_probes_and_keeps_changes_or_asks_none(session: Ses
     assert Probe.objects.count() == 1 and not Job.objects.filter(process=RunProbes.name).exists()
 
 
-def test_the_list_asks_no_more_of_the_database_when_there_is_more(root: Client, session: Session) -> None:
+def test_the_list_takes_a_constant_number_of_queries(root: Client, session: Session) -> None:
     def kept(number: int) -> None:
         Probe.objects.create(user=session.user, question=f"What? {number}", expected="Quince", created_by="test")
 

@@ -1,4 +1,4 @@
-"""Probes go with the turns they were made of, and with their person."""
+"""Probes are deleted with the turns that they derive from, and with their person."""
 
 import json
 import uuid
@@ -39,7 +39,7 @@ RUN = "11111111-1111-1111-1111-111111111111"
 
 @pytest.fixture
 def probe(ada: UserProfile) -> Probe:
-    """One made of turns 1 and 2 of Ada's, asked once."""
+    """A probe derived from turns 1 and 2 of Ada, asked once."""
     draft = draft_from(append(ada, "s1", SAID).session, 1)
     assert draft is not None
     made, _ = keep_probe(ada, draft, created_by="operator:eve")
@@ -57,7 +57,7 @@ def rows(*tables: str) -> str:
 
 
 @pytest.mark.parametrize("sequences", [[1], [2], None], ids=["question", "answer", "session"])
-def test_row_10_a_probe_of_retracted_turns_is_withdrawn_with_what_came_of_it_and_put_back(
+def test_row_10_a_probe_of_retracted_turns_is_withdrawn_with_its_results_and_restored(
     probe: Probe, sequences: list[int] | None
 ) -> None:
     before = rows()
@@ -69,7 +69,7 @@ def test_row_10_a_probe_of_retracted_turns_is_withdrawn_with_what_came_of_it_and
     assert rows() == before
 
 
-def test_a_question_that_was_kept_again_since_stays_when_a_retraction_is_undone(probe: Probe) -> None:
+def test_undoing_a_retraction_keeps_a_newer_probe_with_the_same_question(probe: Probe) -> None:
     made = retract(session_of(probe), [2], reason="Planted.", requested_by="test")
     again = Probe.objects.create(
         user=probe.user, session=probe.session, question=probe.question, expected="Elsewhere", created_by="test"
@@ -78,12 +78,12 @@ def test_a_question_that_was_kept_again_since_stays_when_a_retraction_is_undone(
     assert list(Probe.objects.all()) == [again]
 
 
-def test_turns_that_have_nothing_to_do_with_it_leave_it_alone(probe: Probe) -> None:
+def test_retracting_unrelated_turns_keeps_a_probe(probe: Probe) -> None:
     retract(session_of(probe), [0], reason="Planted.", requested_by="test")
     assert list(Probe.objects.all()) == [probe]
 
 
-def test_other_evidence_does_not_make_it_forget_whose_words_it_has(service: Api, probe: Probe) -> None:
+def test_a_probe_with_changed_evidence_still_derives_from_its_source_session(service: Api, probe: Probe) -> None:
     append(probe.user, "s2", [NewMessage("user", "Under the pot, yes.")])
     fields = {"evidence_session_id": "s2", "evidence_sequences": [0]}
     assert service.patch(f"probes/{probe.probe_id}", user_id="ada", **fields).status_code == 200
@@ -91,7 +91,7 @@ def test_other_evidence_does_not_make_it_forget_whose_words_it_has(service: Api,
     assert not Probe.objects.exists()
 
 
-def test_it_goes_with_its_session(probe: Probe) -> None:
+def test_a_probe_is_deleted_with_its_session(probe: Probe) -> None:
     with transaction.atomic():
         delete_session(session_of(probe), actor="key:test")
     assert rows() == json.dumps([[], []])
@@ -104,7 +104,7 @@ def test_row_11_an_erasure_leaves_no_probe(probe: Probe, bo: UserProfile) -> Non
     assert MARKER not in json.dumps(everything())
 
 
-def test_an_export_has_probes_and_an_import_brings_them_back(probe: Probe, tmp_path: Path) -> None:
+def test_probes_can_be_exported_and_imported(probe: Probe, tmp_path: Path) -> None:
     path = tmp_path / "ada.zip"
     with path.open("wb") as file:
         export_user("ada", file, application=DEFAULT)
@@ -118,7 +118,7 @@ def test_an_export_has_probes_and_an_import_brings_them_back(probe: Probe, tmp_p
     assert not ProbeResult.objects.exists()
 
 
-def test_an_import_brings_no_question_that_is_there(probe: Probe, tmp_path: Path) -> None:
+def test_an_import_skips_an_existing_question(probe: Probe, tmp_path: Path) -> None:
     path = tmp_path / "ada.zip"
     with path.open("wb") as file:
         export_user("ada", file, application=DEFAULT)
@@ -127,7 +127,7 @@ def test_an_import_brings_no_question_that_is_there(probe: Probe, tmp_path: Path
     assert Probe.objects.get().expected == "Elsewhere"
 
 
-def test_nor_one_that_is_asked_wherever_the_person_is(ada: UserProfile, tmp_path: Path) -> None:
+def test_an_import_skips_an_existing_question_without_a_session(ada: UserProfile, tmp_path: Path) -> None:
     Probe.objects.create(user=ada, question="Where?", expected="Here", created_by="test")
     path = tmp_path / "ada.zip"
     with path.open("wb") as file:
@@ -136,7 +136,7 @@ def test_nor_one_that_is_asked_wherever_the_person_is(ada: UserProfile, tmp_path
     assert import_user(path, application=DEFAULT)["probes"] == 0
 
 
-def test_row_24_no_application_reaches_the_probes_of_another(service: Api, probe: Probe) -> None:
+def test_row_24_an_application_cannot_access_the_probes_of_another(service: Api, probe: Probe) -> None:
     other = Application.objects.create(name="other")
     stranger = UserProfile.objects.ensure("ada", other.pk)
     Probe.objects.create(user=stranger, question="What?", expected="Walnut", created_by="test")
@@ -151,7 +151,7 @@ def test_row_24_no_application_reaches_the_probes_of_another(service: Api, probe
         assert not ProbeResult.objects.exists()
 
 
-def test_what_probes_came_to_goes_after_its_days(ada: UserProfile) -> None:
+def test_results_of_probes_expire(ada: UserProfile) -> None:
     probe = Probe.objects.create(user=ada, question="What?", expected="Quince", created_by="test")
     for days in (399, 401):
         at = timezone.now() - timedelta(days=days)

@@ -1,4 +1,4 @@
-"""Probes: whether the answer to a question reaches the context, for one person and within their own memory."""
+"""Running probes: whether the answer to a question reaches the context, within the memory of one person."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ SAID = [
 
 @pytest.fixture
 def session(ada: UserProfile) -> Session:
-    """What Ada said of her puppy, in a session that is not the one she was in last."""
+    """A session about Ada's puppy, followed by another session."""
     session = append(ada, "s1", SAID).session
     append(ada, "s2", [NewMessage("user", "Good evening."), NewMessage("assistant", "Good evening!")])
     return session
@@ -48,7 +48,7 @@ def run(user: UserProfile, session: Session | None = None) -> Job:
     return done
 
 
-def test_a_run_says_whether_words_and_evidence_reach_the_context(
+def test_a_run_reports_whether_words_and_evidence_reach_the_context(
     service: Api, ada: UserProfile, session: Session
 ) -> None:
     made = kept(service, evidence_session_id="s1", evidence_sequences=[0])
@@ -69,28 +69,26 @@ def test_a_run_says_whether_words_and_evidence_reach_the_context(
     assert service.get("probes", user_id="ada", is_met="false").json()["total"] == 0
 
 
-def test_an_answer_that_memory_does_not_have_is_not_met(service: Api, ada: UserProfile, session: Session) -> None:
+def test_a_probe_is_not_met_if_memory_lacks_the_answer(service: Api, ada: UserProfile, session: Session) -> None:
     kept(service, question="Which sport does my sister like?", expected="Kayaking in Norway.")
     assert run(ada).result == {"probes": 1, "met": 0}
     assert ProbeResult.objects.get().missing_words == ["kayaking", "norway"]
 
 
-def test_the_question_itself_is_no_answer(service: Api, ada: UserProfile) -> None:
+def test_the_question_does_not_count_as_an_answer(service: Api, ada: UserProfile) -> None:
     append(ada, "s1", [NewMessage("user", "Is the kiln from Delft?"), NewMessage("assistant", "I don't know.")])
     kept(service, question="Is the kiln from Delft?", expected="Delft")
     assert run(ada).result == {"probes": 1, "met": 0}
 
 
-def test_evidence_that_is_not_there_is_not_met_whatever_words_are(service: Api, ada: UserProfile) -> None:
+def test_a_probe_is_not_met_if_its_evidence_is_missing(service: Api, ada: UserProfile) -> None:
     append(ada, "s1", [NewMessage("user", "The red kiln broke.")] + SAID * 1)
     kept(service, session_id="s1", evidence_sequences=[0])
     Probe.objects.update(evidence_sequences=[999])
     assert run(ada).result == {"probes": 1, "met": 0}
 
 
-def test_a_run_calls_no_model_and_nothing_of_it_counts_as_served(
-    service: Api, ada: UserProfile, session: Session
-) -> None:
+def test_a_run_calls_no_model_and_does_not_count_as_serving(service: Api, ada: UserProfile, session: Session) -> None:
     kept(service)
     run(ada)
     assert not EngineCall.objects.exists()
@@ -98,14 +96,14 @@ def test_a_run_calls_no_model_and_nothing_of_it_counts_as_served(
     assert not ServedLine.objects.exists()
 
 
-def test_a_run_of_a_session_asks_what_is_asked_there(service: Api, ada: UserProfile, session: Session) -> None:
+def test_a_run_of_a_session_asks_only_its_probes(service: Api, ada: UserProfile, session: Session) -> None:
     kept(service)
     kept(service, session_id="s1")
     assert run(ada, session).result["probes"] == 1
     assert run(ada).result["probes"] == 2
 
 
-def test_a_run_that_is_broken_off_goes_on_where_it_was(service: Api, ada: UserProfile, session: Session) -> None:
+def test_an_interrupted_run_continues_where_it_stopped(service: Api, ada: UserProfile, session: Session) -> None:
     kept(service)
     kept(service, session_id="s1")
     job = Job.objects.request(RunProbes.name, user_id=ada.pk, requested_by="test", force=True)
@@ -117,7 +115,7 @@ def test_a_run_that_is_broken_off_goes_on_where_it_was(service: Api, ada: UserPr
     assert ProbeResult.objects.get(pk=done.pk).words_count == 0
 
 
-def test_nobody_to_ask_and_a_question_beyond_the_budget_are_problems(
+def test_a_missing_session_and_a_question_over_the_budget_are_problems(
     service: Api, ada: UserProfile, settings: Settings
 ) -> None:
     kept(service)
@@ -132,7 +130,7 @@ def test_nobody_to_ask_and_a_question_beyond_the_budget_are_problems(
 
 
 class TestKeeping:
-    """What is refused, and what is kept once."""
+    """Which probes are rejected, and which are stored once."""
 
     @pytest.mark.parametrize(
         "wrong",
@@ -148,28 +146,30 @@ class TestKeeping:
             {"unknown": 1},
         ],
     )
-    def test_bad_input_is_refused(self, service: Api, session: Session, wrong: dict[str, Any]) -> None:
+    def test_bad_input_is_rejected(self, service: Api, session: Session, wrong: dict[str, Any]) -> None:
         assert kept(service, **wrong).status_code == 400
         assert not Probe.objects.exists()
 
-    def test_a_session_that_is_not_theirs_is_not_found(self, service: Api, session: Session, bo: UserProfile) -> None:
+    def test_a_session_of_another_person_is_not_found(self, service: Api, session: Session, bo: UserProfile) -> None:
         for named in ("session_id", "evidence_session_id"):
             answer = service.post("probes", user_id="bo", question="What?", expected="Pixie", **{named: "s1"})
             assert answer.status_code == 404
         assert not Probe.objects.exists()
 
-    def test_a_question_is_kept_once_for_a_session(self, service: Api, session: Session) -> None:
+    def test_a_question_is_stored_once_per_session(self, service: Api, session: Session) -> None:
         assert [kept(service).status_code for _ in range(2)] == [201, 200]
         assert kept(service, session_id="s1").status_code == 201
 
-    def test_one_may_have_so_many(self, service: Api, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_number_of_probes_is_limited(
+        self, service: Api, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("memory_extras.lab.probes.keep.MOST", 1)
         kept(service)
         refused = kept(service, question="Another?")
         assert (refused.status_code, refused.json()["errors"][0]["code"]) == (409, "too_many_probes")
         assert kept(service).status_code == 200
 
-    def test_it_is_changed_and_deleted(self, service: Api, session: Session) -> None:
+    def test_a_probe_can_be_changed_and_deleted(self, service: Api, session: Session) -> None:
         address = f"probes/{kept(service).json()['probe_id']}"
         fields = {"expected": "Pixie the puppy", "evidence_session_id": "s1", "evidence_sequences": [1, 0, 0]}
         changed = service.patch(address, user_id="ada", **fields).json()
@@ -179,7 +179,7 @@ class TestKeeping:
         assert service.delete(address, user_id="ada").status_code == 204
         assert service.get(address, user_id="ada").status_code == 404
 
-    def test_a_turn_suggests_its_question_and_the_answer_to_it(self, ada: UserProfile, session: Session) -> None:
+    def test_a_draft_has_the_question_and_answer_around_a_turn(self, ada: UserProfile, session: Session) -> None:
         for sequence in (0, 1):
             draft = draft_from(session, sequence)
             assert draft is not None
@@ -188,7 +188,7 @@ class TestKeeping:
         assert draft_from(append(ada, "s3", SAID[:1]).session, 0) is None
 
 
-def test_row_9_probes_are_seen_changed_and_run_for_their_own_person_alone(
+def test_row_9_probes_can_be_read_changed_and_run_only_for_their_person(
     service: Api, as_stranger: Api, ada: UserProfile, bo: UserProfile, session: Session
 ) -> None:
     address = f"probes/{kept(service).json()['probe_id']}"
@@ -202,7 +202,7 @@ def test_row_9_probes_are_seen_changed_and_run_for_their_own_person_alone(
     assert run(bo).result == {"reason": "there are no probes"}
 
 
-def test_row_9_without_the_codes_filter_a_request_sees_its_own_probes_alone(
+def test_row_9_an_unfiltered_query_sees_only_own_probes(
     service: Api, ada: UserProfile, bo: UserProfile, session: Session
 ) -> None:
     kept(service)
@@ -216,7 +216,7 @@ def test_row_9_without_the_codes_filter_a_request_sees_its_own_probes_alone(
         Probe.objects.create(user=ada, question="Planted?", expected="Planted", created_by="test")
 
 
-def test_keeping_within_a_request_names_who_kept_it(service: Api, ada: UserProfile, session: Session) -> None:
+def test_a_probe_names_its_creator(service: Api, ada: UserProfile, session: Session) -> None:
     draft = draft_from(session, 0)
     assert draft is not None
     probe, is_new = keep_probe(ada, draft, created_by=EVE)

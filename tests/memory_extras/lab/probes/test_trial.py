@@ -1,4 +1,4 @@
-"""Trying a prompt by its probes: the contexts are those that both answers would lead to, and nothing stays."""
+"""Measuring a prompt by its probes: each version is asked with its own context, and nothing is stored."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,15 +40,13 @@ def probe(session: Session, expected: str = "Zebulon") -> Probe:
 
 
 def only_by_other_words(handler: Handler, body: dict[str, Any]) -> None:
-    """The session's stream gets a fact where the instructions are the new ones, else nothing."""
+    """Answer with a fact only if the instructions are the new ones."""
     facts = ["event 0: Zebulon mended the boiler."] if "OTHER WORDS" in body["messages"][0]["content"] else []
     behave.memories({"stream": "session", "statements": facts})(handler, body)
 
 
 @pytest.mark.slow
-def test_each_version_is_asked_for_what_it_would_bring_into_the_context(
-    ada: UserProfile, model_server: OpenAIServer
-) -> None:
+def test_a_probe_is_asked_with_the_context_of_each_version(ada: UserProfile, model_server: OpenAIServer) -> None:
     append(ada, "s1", ZEBULON)
     session = talk(ada, 190)
     probe(session)
@@ -82,7 +80,7 @@ DOING: dict[str, Callable[[Session], object]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("purpose", DOING)
 @pytest.mark.parametrize("done_before", [False, True], ids=["waiting", "done"])
-def test_whatever_prompt_is_tried_its_probes_get_a_context_and_nothing_stays(
+def test_probes_are_measured_for_every_purpose_and_nothing_is_stored(
     ada: UserProfile, model_server: OpenAIServer, purpose: str, done_before: bool
 ) -> None:
     session = begun(purpose, ada)
@@ -98,7 +96,7 @@ def test_whatever_prompt_is_tried_its_probes_get_a_context_and_nothing_stays(
     assert everything(but=["moments_app_enginecall"]) == before
 
 
-def test_a_consolidation_asks_the_probes_of_its_person(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_trial_of_a_consolidation_asks_the_probes_of_its_person(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 2)
     probe(session, expected="Observation")
     MemoryStream.objects.ensure_for(session)
@@ -111,7 +109,7 @@ def test_a_consolidation_asks_the_probes_of_its_person(ada: UserProfile, model_s
     assert everything(but=["moments_app_enginecall"]) == before
 
 
-def test_an_engine_that_fails_leaves_nothing_to_measure(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_a_failing_engine_leaves_probes_unmeasured(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 12)
     probe(session)
     model_server.always(behave.error(500))

@@ -1,4 +1,4 @@
-"""Trying a prompt's text over REST."""
+"""Trying a prompt over REST."""
 
 from typing import Any
 
@@ -22,12 +22,12 @@ def code_of(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["errors"][0]["code"]
 
 
-def test_row_18_it_takes_a_service_key_that_may_do_everything(as_ada: Api) -> None:
+def test_row_18_a_trial_needs_a_service_key_with_scope_admin(as_ada: Api) -> None:
     for api in (Api(ApiKey.objects.issue("writer", scope="write")[1]), as_ada):
         assert api.post(f"{BUILDER}/try", version=1, session_id="s1").status_code == 403
 
 
-def test_a_text_is_tried_beside_the_version_in_force_and_nothing_is_kept(
+def test_a_text_is_tried_next_to_the_active_version_and_nothing_is_stored(
     service: Api, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
 ) -> None:
     talk(ada, 120)
@@ -49,7 +49,7 @@ def test_a_text_is_tried_beside_the_version_in_force_and_nothing_is_kept(
     assert service.post("prompts/session-digest/try", user_id="bo", session_id="s1", version=1).status_code == 404
 
 
-def test_consolidations_are_tried_on_the_persons_own_streams(
+def test_a_consolidation_can_be_tried_on_a_stream_of_the_person(
     service: Api, ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     stream = MemoryStream.objects.ensure_of_person(ada, "default")

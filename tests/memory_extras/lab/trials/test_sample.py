@@ -1,4 +1,4 @@
-"""Trying a version of a prompt over a sample, and who may put it in force."""
+"""Trying a version of a prompt on a sample, and who may activate it."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def url(name: str, prompt: PromptResource, *more: Any) -> str:
 
 
 def ask(client: Client, trial: PromptTrial, subject: str) -> str:
-    """What the page shows of one of the sample."""
+    """Return what the page shows for one subject of the sample."""
     asked = url("try_one", trial.version.resource, trial.pk)
     answer = client.post(asked, {"subject": subject}, headers={"HX-Request": "true"})
     assert answer.status_code == 200
@@ -40,7 +40,7 @@ def second(prompt: PromptResource) -> PromptVersion:
 
 @pytest.fixture
 def sessions(transactional_db: None) -> list[Session]:
-    """One of each of three people, and an earlier one of the first; the last has a probe."""
+    """The latest sessions of three people, where the first has an earlier one and a probe."""
     talk(UserProfile.objects.ensure("ada"), 60, session_id="earlier")
     made = [talk(UserProfile.objects.ensure(name), 60, session_id=f"of-{name}") for name in ("ada", "bo", "cy")]
     draft = draft_from(made[0], 0)
@@ -49,7 +49,7 @@ def sessions(transactional_db: None) -> list[Session]:
     return made
 
 
-def test_a_sample_has_the_latest_session_of_each_person_and_those_with_probes_first(
+def test_a_sample_has_the_latest_session_of_each_person_with_probed_ones_first(
     prompt: PromptResource, sessions: list[Session]
 ) -> None:
     ada, bo, cy = (session.pk for session in sessions)
@@ -58,7 +58,7 @@ def test_a_sample_has_the_latest_session_of_each_person_and_those_with_probes_fi
 
 
 @pytest.mark.slow
-def test_a_version_is_tried_on_one_after_the_other_and_the_figures_are_kept(
+def test_a_version_is_tried_on_each_subject_and_the_figures_are_stored(
     root: Client, prompt: PromptResource, second: PromptVersion, sessions: list[Session], model_server: OpenAIServer
 ) -> None:
     answer = root.post(url("sample", prompt, 2), {"size": 3})
@@ -95,7 +95,7 @@ def test_a_version_is_tried_on_one_after_the_other_and_the_figures_are_kept(
     assert queries_of(root, answer.headers["Location"]) <= MAX_QUERIES
 
 
-def test_what_fails_is_counted_and_stops_nothing(
+def test_failures_are_counted_and_do_not_stop_the_trial(
     root: Client, prompt: PromptResource, second: PromptVersion, sessions: list[Session], model_server: OpenAIServer
 ) -> None:
     model_server.always(behave.content("no JSON"))
@@ -105,7 +105,7 @@ def test_what_fails_is_counted_and_stops_nothing(
     assert [side.failed for side in trial.sides.all()] == [1, 1]
 
 
-def test_whoever_may_not_read_a_person_tries_nothing(
+def test_an_operator_who_may_not_read_a_person_cannot_try(
     prompt: PromptResource, second: PromptVersion, sessions: list[Session]
 ) -> None:
     viewer = operator(group="viewers")

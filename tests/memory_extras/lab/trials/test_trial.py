@@ -1,4 +1,4 @@
-"""Trying a prompt's text on its page."""
+"""Trying a prompt on its page."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ def url(name: str, prompt: PromptResource) -> str:
 
 
 class TestTrying:
-    """The text in the editor, beside the version in force."""
+    """The text in the editor compared with the active version."""
 
     def ask(self, client: Client, prompt: PromptResource, subject: Any, **data: str) -> Any:
         posted = {"content": "OTHER WORDS", "subject": subject, "step": "try", **data}
         return client.post(url("try", prompt), posted, headers={"HX-Request": "true"})
 
     @pytest.mark.slow
-    def test_both_sides_are_shown_and_nothing_is_written(
+    def test_both_sides_are_shown_and_nothing_is_stored(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 120)
@@ -47,7 +47,7 @@ class TestTrying:
         assert "<html" not in shown
 
     @pytest.mark.slow
-    def test_without_javascript_the_whole_page_comes_with_what_was_typed(
+    def test_without_javascript_the_whole_page_is_returned_with_the_input(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 120)
@@ -59,14 +59,14 @@ class TestTrying:
         assert "No match." in found and "OTHER WORDS" in found
         assert prompt.versions.count() == 1
 
-    def test_a_saved_text_is_called_by_its_number(
+    def test_a_saved_text_is_named_by_its_version(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         version = prompt.add_version("OTHER WORDS", created_by="test")
         assert "Version 2" in self.ask(root, prompt, talk(ada, 120).pk).content.decode()
         assert EngineCall.objects.filter(prompt_version=version).exists()
 
-    def test_sessions_are_found_by_the_beginning_of_an_id(
+    def test_sessions_are_found_by_the_start_of_an_id(
         self, root: Client, prompt: PromptResource, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
     ) -> None:
         talk(ada, 2, session_id="chat-1")
@@ -75,7 +75,7 @@ class TestTrying:
         assert "other" not in page(root, url("subjects", prompt), begins="chat")
         assert "other" in page(root, url("subjects", prompt), begins="bo")
 
-    def test_consolidations_are_tried_on_streams(
+    def test_a_consolidation_is_tried_on_a_stream(
         self, root: Client, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         prompt = PromptResource.objects.get(uri=STREAM_CONSOLIDATION_URI)
@@ -87,7 +87,7 @@ class TestTrying:
         assert "1 observations" in shown and shown.count("Likes kilns.") == 2
 
     @pytest.mark.slow
-    def test_probes_of_what_it_is_tried_on_are_asked_for_both_texts(
+    def test_the_probes_of_the_subject_are_run_for_both_texts(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 120)
@@ -99,16 +99,18 @@ class TestTrying:
     @pytest.mark.parametrize(
         ("subject", "told"), [("", "Choose one"), ("x", "Try on: "), ("99999", "no longer exists")]
     )
-    def test_what_it_can_not_be_tried_on_is_told(
+    def test_an_invalid_subject_is_reported(
         self, root: Client, prompt: PromptResource, model_server: OpenAIServer, subject: str, told: str
     ) -> None:
         assert told in self.ask(root, prompt, subject).content.decode()
         assert not model_server.requests
 
-    def test_the_extractive_engine_is_said_to_read_no_prompts(self, root: Client, prompt: PromptResource) -> None:
+    def test_the_page_says_that_the_extractive_engine_ignores_prompts(
+        self, root: Client, prompt: PromptResource
+    ) -> None:
         assert "the built-in extractive engine writes memory and ignores prompts" in page(root, change_url(prompt))
 
-    def test_row_18_a_viewer_can_not_try(self, prompt: PromptResource, ada: UserProfile) -> None:
+    def test_row_18_a_viewer_cannot_try(self, prompt: PromptResource, ada: UserProfile) -> None:
         session = talk(ada, 120)
         for client in (operator("view_"), operator("change_promptresource", "view_promptresource")):
             assert self.ask(client, prompt, session.pk).status_code == 403

@@ -1,4 +1,4 @@
-"""Trying a prompt: what both texts make of the same turns, and that nothing of it stays."""
+"""Trying a prompt: what both texts make of the same turns. Nothing is stored."""
 
 import threading
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def tried(purpose: str, subject: Session | MemoryStream, content: str = "OTHER W
 
 
 def closing(asked: Callable[[], object]) -> Callable[[], None]:
-    """The same for a thread of its own, which leaves no connection behind."""
+    """Return the call for use in a thread; it closes the thread's connection."""
 
     def call() -> None:
         try:
@@ -55,7 +55,7 @@ def run(process: str, session: Session) -> None:
 
 @pytest.fixture
 def stream(ada: UserProfile) -> MemoryStream:
-    """Ada's, with three observations that wait."""
+    """A stream of Ada with three waiting observations."""
     MemoryStream.objects.ensure_for(talk(ada, 2))
     stream = MemoryStream.objects.get(stream_type="user")
     for number in range(3):
@@ -63,7 +63,7 @@ def stream(ada: UserProfile) -> MemoryStream:
     return stream
 
 
-# What waits for each purpose, and what does what waits.
+# For each purpose, how to create pending work and how to process it.
 WAITING: dict[str, Callable[[UserProfile], Session]] = {
     Purpose.MOMENT_BUILDER: lambda user: talk(user, 120),
     Purpose.ROLLING_SUMMARY: lambda user: talk(user, 30),
@@ -79,11 +79,11 @@ DOING: dict[str, Callable[[Session], object]] = {
 
 
 class TestBothSides:
-    """What comes of a trial."""
+    """The answers of a trial."""
 
     @pytest.mark.parametrize("purpose", WAITING)
     @pytest.mark.parametrize("done_before", [False, True], ids=["waiting", "done"])
-    def test_nothing_is_written_but_the_record_of_the_calls(
+    def test_nothing_is_stored_except_the_engine_calls(
         self, ada: UserProfile, model_server: OpenAIServer, purpose: str, done_before: bool
     ) -> None:
         session = WAITING[purpose](ada)
@@ -119,7 +119,7 @@ class TestBothSides:
         assert [made.answer.text.content.count("Observation") for made in trial.answers] == [3, 3]
         assert trial.is_again == done_before
 
-    def test_what_was_made_of_the_turns_is_not_shown_to_the_engine_as_known(
+    def test_memory_derived_from_the_turns_is_not_shown_to_the_engine_as_known(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 12)
@@ -133,7 +133,7 @@ class TestBothSides:
         tried(Purpose.MEMORY_EXTRACTION, Session.objects.get(pk=session.pk))
         assert known() == first
 
-    def test_the_text_in_force_is_tried_alone(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_the_active_text_is_tried_alone(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         active = resource_for(Purpose.SESSION_DIGEST).active_version
         assert active is not None
         [made] = tried(Purpose.SESSION_DIGEST, talk(ada, 12), active.content).answers
@@ -149,9 +149,9 @@ class TestBothSides:
 
 
 class TestWhenThereIsNothing:
-    """A trial that can't be had says why."""
+    """A trial that can't be run reports the reason."""
 
-    def test_a_failing_engine_is_told_for_each_side(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_failing_engine_is_reported_for_each_side(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         model_server.always(behave.error(500))
         before = everything(but=["moments_app_enginecall"])
         trial = tried(Purpose.MOMENT_BUILDER, talk(ada, 120))
@@ -159,7 +159,7 @@ class TestWhenThereIsNothing:
         assert before != everything() and EngineCall.objects.filter(ok=False).count() == 2
 
     @pytest.mark.slow
-    def test_failing_trials_delay_no_work(
+    def test_failing_trials_do_not_delay_jobs(
         self, ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 60)
@@ -171,9 +171,7 @@ class TestWhenThereIsNothing:
         assert build(session).status == "completed"
 
     @pytest.mark.slow
-    def test_the_caps_of_a_day_hold_for_trials(
-        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
-    ) -> None:
+    def test_daily_caps_apply_to_trials(self, ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
         settings.ENGINE = settings.ENGINE.model_copy(update={"max_calls_per_day": 1})
         session = talk(ada, 120)
         tried(Purpose.MOMENT_BUILDER, session)
@@ -181,7 +179,7 @@ class TestWhenThereIsNothing:
             tried(Purpose.MOMENT_BUILDER, session)
 
     @pytest.mark.slow
-    def test_a_third_trial_at_once_is_refused(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_third_concurrent_trial_is_refused(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 120)
         model_server.hold()
         threads = [threading.Thread(target=closing(lambda: tried(Purpose.MOMENT_BUILDER, session))) for _ in "ab"]
@@ -195,18 +193,20 @@ class TestWhenThereIsNothing:
             thread.join()
         assert len(tried(Purpose.MOMENT_BUILDER, session).answers) == 2
 
-    def test_nothing_to_try_it_on(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_trial_without_pending_turns_is_refused(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         with pytest.raises(CannotTry, match="nothing beyond the lag"):
             tried(Purpose.MOMENT_BUILDER, talk(ada, 3))
         assert not model_server.requests and not Summary.objects.exists()
 
-    def test_archived_turns_that_cannot_be_read(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_trial_on_unreadable_archived_turns_is_refused(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
         session = talk(ada, 30)
-        session.messages.turns().filter(sequence__lt=20).archive()  # there is no file of them
+        session.messages.turns().filter(sequence__lt=20).archive()  # there is no archive file
         with pytest.raises(CannotTry, match="archived turns can't be read"):
             tried(Purpose.ROLLING_SUMMARY, session)
 
-    def test_the_extractive_engine_and_other_purposes_read_none(
+    def test_a_trial_of_a_prompt_that_no_engine_reads_is_refused(
         self, ada: UserProfile, request: pytest.FixtureRequest
     ) -> None:
         session = talk(ada, 120)

@@ -1,4 +1,4 @@
-"""Feelings that are named, and not denied."""
+"""Feelings that are named and not negated."""
 
 import pytest
 

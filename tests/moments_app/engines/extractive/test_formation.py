@@ -1,4 +1,4 @@
-"""What is kept of a conversation, word for word."""
+"""The sentences that the engine keeps of a conversation, word for word."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.sentences import quotes_of
 from moments_app.engines.transcript import Turn
 
-WORDS = 50  # of an item
+WORDS = 50  # maximum of an item
 SESSION = StreamSection("session", "", 0, WORDS, "")
 USER = StreamSection("user", "", 25, WORDS, "")
 TALK = [
@@ -30,7 +30,7 @@ def turns_of(talk: Sequence[tuple[str, str]]) -> list[Turn]:
 
 
 def formed_of(turns: Sequence[Turn], *sections: StreamSection) -> list[tuple[list[str], list[str]]]:
-    """The observations and the facts of each section."""
+    """Return the observations and facts of each section."""
     answer = ExtractiveEngine().form_memories(FormationRequest(turns, sections, ""))
     return [
         ([item["text"] for item in entry["observations"]], [item["text"] for item in entry["facts"]])
@@ -43,7 +43,7 @@ def formed(talk: Sequence[tuple[str, str]], *sections: StreamSection) -> list[tu
 
 
 def kept(*said: str) -> list[str]:
-    """What is kept of what a person says, whichever stream takes it."""
+    """Return what any stream keeps of a person's messages."""
     both = formed([("user", text) for text in said], SESSION, USER)
     return [text.removeprefix("User: ") for observations, facts in both for text in [*observations, *facts]]
 

@@ -1,4 +1,4 @@
-"""Sixty people introduce themselves, each in their own words, to an assistant that answers in English."""
+"""Sixty people introduce themselves in their own words to an assistant that answers in English."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ REPLIES = (
     "Hello! It is lovely to meet you, and I live to help.",
     "You should drink more water and go for a walk every day.",
 )
-ENOUGH = 0.9  # of what people say of themselves
+ENOUGH = 0.9  # minimum share of the attributes that are remembered
 
 
 def turns_of(person: dict[str, Any]) -> list[Turn]:
@@ -39,7 +39,7 @@ def remembered(person: dict[str, Any]) -> list[str]:
 
 
 def found(person: dict[str, Any]) -> dict[str, bool]:
-    """What a person says of themselves, and whether it is read from what is remembered of them."""
+    """Return for each attribute of a person whether memory has it."""
     values = {said.attribute: said.value for text in remembered(person) if (said := statement_of(text))}
     return {key: person[key] in values.get(key, "") for key in ("name", "home", "work") if key in person}
 

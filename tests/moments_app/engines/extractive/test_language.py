@@ -1,4 +1,4 @@
-"""Where sentences end."""
+"""Sentence boundaries."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Other languages: it says less rather than nonsense."""
+"""Other languages: the engine keeps less rather than nonsense."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from moments_app.engines.transcript import Turn
 LANGUAGES = {one.language: one for one in read_languages() if one.language != "en"}
 READ = ("ar", "de", "es", "fr", "hi", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "tr", "zh")
 UNKNOWN = ("th",)
-DATE = re.compile(r" \[[\d– -]+\]")  # beside a time, such as "tomorrow"
+DATE = re.compile(r" \[[\d– -]+\]")  # follows a relative time, such as "tomorrow"
 
 
 def turns_of(language: Language) -> list[Turn]:
@@ -26,7 +26,7 @@ def turns_of(language: Language) -> list[Turn]:
 
 
 def of_user(turns: list[Turn]) -> list[str]:
-    """What lasts of the person."""
+    """Return the lasting statements about the user."""
     section = StreamSection("user", "", 50, 50, "")
     [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
     return [item["text"].removeprefix("User: ") for item in entry["facts"] + entry["observations"]]
@@ -44,7 +44,7 @@ def test_kept_sentences_are_quotations_without_small_talk(code: str) -> None:
     texts = [item["text"] for entry in entries for item in entry["facts"] + entry["observations"]]
     kept = [DATE.sub("", text.removeprefix("User: ")) for text in texts]
     assert all(any(text in statement for statement in language.statements) for text in kept)
-    assert kept or code == "th"  # no words are told apart in its script
+    assert kept or code == "th"  # words of its script can't be separated
 
 
 @pytest.mark.parametrize("code", LANGUAGES)

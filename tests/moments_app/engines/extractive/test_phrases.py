@@ -1,4 +1,4 @@
-"""Key phrases: runs between stop words."""
+"""Key phrases: runs of words between stop words."""
 
 import pytest
 

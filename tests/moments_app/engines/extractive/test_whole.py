@@ -1,4 +1,4 @@
-"""What is understood without the sentences around it."""
+"""Sentences that can be understood without their context."""
 
 import pytest
 

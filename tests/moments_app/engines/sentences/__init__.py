@@ -1,1 +1,1 @@
-"""Sentences about what somebody said, and whether each is true."""
+"""Sentences about a person's message, each true or false."""

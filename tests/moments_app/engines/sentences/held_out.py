@@ -1,4 +1,4 @@
-"""More pairs, for which no rule was written: a rule that is changed for one of these moves it to `known.py`."""
+"""More pairs, without rules written for them. If a rule is changed for one of these, move the pair to `known.py`."""
 
 TRUE = [
     ("I quit smoking six years ago when Lena was born.", "The user quit smoking in 2020."),

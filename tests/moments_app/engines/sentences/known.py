@@ -1,4 +1,4 @@
-"""Pairs of what was said on 10 March 2026 and a sentence about it: those that are true, and those that are not."""
+"""Pairs of a message of 10 March 2026 and a sentence about it: true ones and false ones."""
 
 TRUE = [
     ("I moved to Ghent ten years ago, after my studies.", "The user moved to Ghent in 2016 after studying."),

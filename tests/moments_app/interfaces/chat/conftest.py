@@ -1,4 +1,4 @@
-"""The site with a model behind it, and people who talk through it."""
+"""The site with a model behind it, and clients of the chat endpoint."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.support.openai_server import OpenAIServer, content
 
 @pytest.fixture
 def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that wait do so in a folder of the test's own, and not for long."""
+    """Spool rounds in a folder of the test, and replay them soon."""
     settings.SPOOL_DIR = tmp_path / "spool"
     monkeypatch.setattr(replay, "EVERY_SECONDS", 0.2)
     monkeypatch.setattr(replay, "QUIET_SECONDS", 0.2)
@@ -26,7 +26,7 @@ def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def upstream(settings: Settings, spool_dir: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    """The model, which says "Noted." unless told otherwise."""
+    """The model, which answers "Noted." by default."""
     with OpenAIServer() as server:
         server.always(content("Noted."))
         settings.CHAT = ChatSettings(
@@ -40,20 +40,19 @@ def upstream(settings: Settings, spool_dir: None, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def site(transactional_db: None, upstream: OpenAIServer) -> Iterator[str]:
-    """The base URL of the site; at the end all rounds are stored."""
+    """The base URL of the site. At the end, all rounds are stored."""
     with live_site() as url:
         yield url
 
 
 @pytest.fixture
 def key(transactional_db: None) -> str:
-    """A service key."""
     return ApiKey.objects.issue("application")[1]
 
 
 @pytest.fixture
 def client(site: str, key: str) -> Iterator[Client]:
-    """Makes clients as applications have them, of a person and a conversation; `headers` are added."""
+    """Return a function that creates an OpenAI client for a person and a conversation, with additional `headers`."""
     made: list[openai.OpenAI] = []
 
     def make(user_id: str = "ada", session_id: str = "s1", api_key: str = key, **headers: str) -> openai.OpenAI:

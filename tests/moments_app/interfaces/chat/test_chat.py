@@ -1,4 +1,4 @@
-"""The chat endpoint, by OpenAI's own client against a site that serves."""
+"""The chat endpoint, used by OpenAI's client on a running site."""
 
 import json
 import os
@@ -263,7 +263,7 @@ def test_thresholds_are_checked_after_a_round_is_stored(client: Client, settings
     assert Job.objects.filter(process="build_moments").count() == 1
 
 
-def test_row_9_one_person_never_meets_anothers_memory(
+def test_row_9_a_call_never_contains_memory_of_another_person(
     client: Client, upstream: OpenAIServer, ada: UserProfile, bo: UserProfile
 ) -> None:
     for person in (ada, bo):
@@ -303,11 +303,11 @@ def test_row_17_no_connection_is_held_while_the_upstream_answers(client: Client,
 
 @pytest.mark.slow(seconds=15)
 @pytest.mark.usefixtures("forming")
-def test_row_23_fifty_rounds_make_no_memory_of_memory(
+def test_row_23_fifty_rounds_create_no_memory_of_memory(
     client: Client, upstream: OpenAIServer, model_server: OpenAIServer, key: str
 ) -> None:
-    """The model says each time what it was given as memory, or something of its own in turn; each fourth time its
-    caller puts a context in Markdown before the question, and stores it in another conversation too, as said by anyone.
+    """The model answers by turns with its memory and with a new text. Every fourth round, its caller puts a context in
+    Markdown before the question, and also stores it in another conversation under any role.
     """
 
     def parrot(handler: behave.Handler, body: dict[str, Any]) -> None:
@@ -333,7 +333,7 @@ def test_row_23_fifty_rounds_make_no_memory_of_memory(
                 form(session)
     assert sum("SERVED" in content for _, content in transcript()) == 25 + 12
     assert sum("SERVED" in content for _, content in transcript(session_id="s2")) == 12 * 3
-    atoms = MemoryAtom.objects.exclude(is_pinned=True)  # the profile's text is
+    atoms = MemoryAtom.objects.exclude(is_pinned=True)  # the text of the profile may be repeated
     assert atoms.count() >= 10
     shown = [turn["text"] for asked in model_server.requests for turn in behave.turns_of(asked)]
     assert any("So much for" in text for text in shown) and "SERVED" not in str(shown)
@@ -344,7 +344,7 @@ def test_row_23_fifty_rounds_make_no_memory_of_memory(
 
 
 def sent_back(api: Api, form_of: str, question: str) -> str:
-    """A context that a caller asks for, and stores itself as what somebody said."""
+    """Request a context, and store it as messages of every role."""
     asked = {"user_id": "ada", "session_id": "s1", "query": question, "format": form_of}
     context: str = api.get("memory/context", **asked).json()["context"]
     turns = [{"role": role, "content": context} for role in ("system", "user", "assistant")]

@@ -1,4 +1,4 @@
-"""Limits a day at the door of the chat endpoint: what is refused is so before the model is asked."""
+"""Daily limits of the chat endpoint: a call over the limit is refused before the model is called."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def made(key: str) -> ApiKey:
-    """The key that clients call with."""
+    """Return the key of the clients."""
     return ApiKey.objects.get()
 
 

@@ -1,4 +1,4 @@
-"""The end of a stream is held back, whatever the parts in which it comes."""
+"""The end of a stream is held back, in whatever parts it arrives."""
 
 import itertools
 
@@ -54,7 +54,7 @@ EVENTS = [
     end=st.sampled_from([b"event: response.completed\ndata: {}\n\n", b'data: {"type":"response.incomplete"}\n\n']),
     places=st.lists(st.integers(0, 200)),
 )
-def test_row_27_the_last_event_of_a_response_is_held_however_it_is_cut(
+def test_row_27_the_last_event_of_a_response_is_held_back_in_whatever_parts_it_arrives(
     lines: list[bytes], end: bytes, places: list[int]
 ) -> None:
     before = b"".join(lines) + b"\n"

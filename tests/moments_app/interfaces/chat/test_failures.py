@@ -1,4 +1,4 @@
-"""What a caller gets, and what is stored, when something fails: the call itself, the upstream, the caller, memory."""
+"""The response and the stored turns when something fails: the request, the upstream, the caller, or memory."""
 
 import http.client
 import json
@@ -32,7 +32,7 @@ HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 
 
 def post(site: str, key: str, body: Any = HELLO, **headers: str) -> tuple[int, Any, Any]:
-    """Status, headers and body of an answer; `body` may be bytes."""
+    """Return status, headers and body of a response. `body` may be bytes."""
     named = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
     named = {name: value for name, value in (named | headers).items() if value}
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -45,12 +45,12 @@ def post(site: str, key: str, body: Any = HELLO, **headers: str) -> tuple[int, A
 
 
 def incomplete() -> list[tuple[str, str]]:
-    """Of the turns so marked, what they say and why they are."""
+    """Return the content of incomplete turns, and the reason."""
     turns = Message.objects.turns().in_order()
     return [(turn.content, turn.metadata["incomplete"]) for turn in turns if "incomplete" in turn.metadata]
 
 
-# --- the call ---
+# --- the request ---
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_read_key_cannot_chat(site: str, upstream: OpenAIServer) -> None:
     assert upstream.requests == []
 
 
-def test_row_36_strangers_are_refused_before_their_key_is_looked_at(
+def test_row_36_requests_from_unknown_hosts_and_sites_are_refused_before_the_key_is_checked(
     site: str, key: str, upstream: OpenAIServer, settings: Settings
 ) -> None:
     for headers, code, status in (
@@ -255,7 +255,7 @@ def test_an_invalid_answer_is_passed_on_but_not_stored(
     assert incomplete() == [("Hello", "unfinished")]
 
 
-def test_row_12_what_the_database_cannot_hold_is_stored_without_it(client: Client, upstream: OpenAIServer) -> None:
+def test_row_12_characters_that_the_database_cannot_store_are_replaced(client: Client, upstream: OpenAIServer) -> None:
     upstream.queue(behave.content("a\0b\ud800c"), behave.streamed("\ud83d", "\ude00 half \ud83d"))
     ask(client(), "Hello")
     assert stored(2)[1] == ("assistant", "a\ufffdb\ufffdc")
@@ -280,7 +280,7 @@ def test_row_20_a_redirect_is_not_followed(site: str, key: str, upstream: OpenAI
         assert elsewhere.requests == []
 
 
-def test_row_20_the_upstream_gets_its_own_key_and_nobody_else_does(
+def test_row_20_only_the_upstream_gets_its_key(
     site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -305,7 +305,7 @@ def test_row_20_the_upstream_gets_its_own_key_and_nobody_else_does(
 
 
 class Endless:
-    """Streams until the connection is closed, and notes that it was."""
+    """Streams until the connection is closed, and records that."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
@@ -440,7 +440,7 @@ def test_a_call_is_answered_without_a_database(
     assert (status, headers["X-Memory"]) == (200, "unavailable")
     assert body["choices"][0]["message"]["content"] == "Noted."
     assert (unknown, told["Retry-After"]) == (503, "1")
-    # The store is tried again for some seconds.
+    # Storing is retried for some seconds.
     assert stored(4)[2:] == [("user", "SECRET-TEXT"), ("assistant", "Noted.")]
     assert "SECRET-TEXT" not in str(capfd.readouterr())
 

@@ -1,4 +1,4 @@
-"""What docs/chat.md begins with, and the code for frameworks, as they stand there."""
+"""The first code in docs/chat.md, and its code for frameworks, unchanged."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The chat endpoint's `/v1/responses`, by OpenAI's own client against a site that serves."""
+"""The chat endpoint's `/v1/responses`, used by OpenAI's client on a running site."""
 
 import json
 import urllib.request
@@ -29,7 +29,7 @@ RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "Rain"}
 
 
 def ask(client: openai.OpenAI, *items: str | dict[str, Any], **fields: Any) -> Any:
-    """A call with these items; one text alone is the input by itself."""
+    """Call with these items. A single text is the whole input."""
     listed: Any = [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
     given = items[0] if len(items) == 1 and isinstance(items[0], str) else listed
     return client.responses.create(model="test-model", input=given, **fields)
@@ -71,7 +71,7 @@ def test_a_response_is_identical_to_the_upstreams(site: str, key: str, upstream:
     assert stored(2)[1][1] == ("Grüße aus \U0001f600 Turin" if stream else "Grüße")
 
 
-def test_row_27_the_event_that_ends_a_response_comes_when_the_round_is_stored(
+def test_row_27_the_last_event_of_a_response_is_sent_after_the_round_is_stored(
     client: Client, upstream: OpenAIServer
 ) -> None:
     upstream.always(behave.streamed("Good ", "morning"))
@@ -212,7 +212,7 @@ def test_a_response_in_the_spool_is_stored_as_a_response(ada: UserProfile, spool
     assert transcript() == [("user", "Hello"), ("assistant", "Noted.")]
 
 
-def test_row_9_a_users_key_stands_for_its_person_whatever_the_body_says(
+def test_row_9_a_user_key_acts_for_its_person_whatever_the_body_says(
     client: Client, upstream: OpenAIServer, ada: UserProfile, bo: UserProfile
 ) -> None:
     UserProfile.objects.filter(pk=bo.pk).update(summary="Bo hides a walnut.")

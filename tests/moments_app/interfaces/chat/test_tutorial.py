@@ -1,4 +1,4 @@
-"""The tutorial, in the order in which a reader follows it."""
+"""The tutorial, in a reader's order."""
 
 import builtins
 import json
@@ -26,14 +26,14 @@ def answer_from_memory(handler: Handler, body: dict[str, Any]) -> None:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The lines that a reader types, in order."""
+    """The lines that the reader types at prompts, in order."""
     lines: list[str] = []
     monkeypatch.setattr(builtins, "input", lambda prompt="": lines.pop(0))
     return lines
 
 
 class Reader:
-    """Does what the page says, block by block."""
+    """Follows the page block by block."""
 
     def __init__(self, site: str, typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._site, self._typed, self._monkeypatch = site, typed, monkeypatch

@@ -1,4 +1,4 @@
-"""Rounds are written ahead: whatever is killed or away, what a caller saw the end of is stored, and once."""
+"""Rounds are written ahead: a round whose end a caller has seen is stored once, whatever is killed or unavailable."""
 
 import http.client
 import json
@@ -39,13 +39,13 @@ ANSWER = b'{"choices": [{"message": {"content": "Noted."}, "finish_reason": "sto
 
 
 class Call:
-    """A streamed call under way, on a connection of its own.
+    """A streamed call in progress, on its own connection.
 
     Args:
         site: the base URL.
-        key: of the call.
-        session_id: the conversation; the person is ada.
-        text: what is said; by default the conversation's name.
+        key: the API key.
+        session_id: the conversation. The person is ada.
+        text: the message. By default the name of the conversation.
     """
 
     def __init__(self, site: str, key: str, session_id: str, text: str = "") -> None:
@@ -60,7 +60,7 @@ class Call:
         return self.answer
 
     def read_until(self, text: bytes) -> bytes:
-        """Read until this has come."""
+        """Read until the stream has contained this text."""
         data = b""
         while text not in data:
             part = self.answer.read1()
@@ -75,7 +75,7 @@ class Call:
 
 @contextmanager
 def locked(*session_ids: str) -> Iterator[None]:
-    """Keep the rows of sessions locked, so that nothing is stored in them."""
+    """Lock the rows of sessions, so that no turn can be stored in them."""
     with psycopg.connect(database_url()) as other:
         other.execute("SELECT 1 FROM sessions_app_session WHERE session_id = ANY(%s) FOR UPDATE", [[*session_ids]])
         yield
@@ -83,7 +83,7 @@ def locked(*session_ids: str) -> Iterator[None]:
 
 @contextmanager
 def database_away() -> Iterator[None]:
-    """Let nobody into the test's database."""
+    """Reject all connections to the test's database."""
     name = connection.settings_dict["NAME"]
     connection.close()
     with psycopg.connect(database_url(), dbname="postgres", autocommit=True) as administrator:
@@ -95,13 +95,13 @@ def database_away() -> Iterator[None]:
 
 
 def marks() -> dict[str, str]:
-    """Of the turns that say why they are incomplete, what they say and why they are."""
+    """Return the content of incomplete turns with the reason."""
     turns = Message.objects.turns()
     return {turn.content: turn.metadata["incomplete"] for turn in turns if "incomplete" in turn.metadata}
 
 
 def the_round(text: str = "Hello", session_id: str = "s1", answer: bytes = ANSWER) -> Round:
-    """A round that has been answered, and is neither stored nor spooled."""
+    """Return a round that has been answered, but is neither stored nor spooled."""
     request = read_request(json.dumps({"messages": [{"role": "user", "content": text}]}).encode())
     said = Round(ChatSession("ada", session_id), request.turns)
     said.answered(200, is_stream=False)
@@ -111,7 +111,7 @@ def the_round(text: str = "Hello", session_id: str = "s1", answer: bytes = ANSWE
 
 
 def left(said: Round, *records: dict[str, Any]) -> None:
-    """Leave a round in the spool, as a process does that is killed."""
+    """Leave a round in the spool, as a killed process does."""
     part = {"part": said.heard.decode("latin-1")}
     file = Spool.create(said.session.user_id, said.session.session_id, said.first_record(), application=DEFAULT)
     for record in records or ({"status": said.status}, part, {"incomplete": ""}):
@@ -119,10 +119,10 @@ def left(said: Round, *records: dict[str, Any]) -> None:
     file.leave()
 
 
-# --- what was said, and the outcome ---
+# --- messages and outcomes ---
 
 
-def test_row_27_what_was_said_is_stored_before_the_upstream_is_called(client: Client, upstream: OpenAIServer) -> None:
+def test_row_27_the_message_is_stored_before_the_upstream_is_called(client: Client, upstream: OpenAIServer) -> None:
     upstream.hold()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, client(), "Hello")
@@ -182,7 +182,7 @@ def test_concurrent_rounds_with_equal_answers_are_all_stored(client: Client, ups
 def test_repeated_storing_adds_nothing(ada: UserProfile) -> None:
     whole, begun = the_round("One"), the_round("Two")
     begun.begun = begun.begin()
-    begun.begin()  # by a thread that nobody waited for
+    begun.begin()  # repeated by a thread that no request waits for
     for said in (whole, whole, begun, begun):
         assert said.store()
     whole.begin()
@@ -201,11 +201,11 @@ def test_a_round_is_dropped_with_its_session(ada: UserProfile) -> None:
 
 
 @pytest.mark.slow(seconds=15)
-def test_row_27_rounds_of_a_process_that_is_killed_are_stored_at_the_next_start(
+def test_row_27_rounds_of_a_killed_process_are_stored_at_the_next_start(
     key: str, upstream: OpenAIServer, tmp_path: Path
 ) -> None:
-    """Five rounds at once, killed after all is stored, before the answer, within it, when the caller has had its end,
-    which waits in the spool, and while its end is being stored.
+    """Kill the server during five rounds: one is stored completely, one has no answer yet, one is within its answer,
+    one has sent its end and waits in the spool, and the end of one is being stored.
     """
     may_end = {name: threading.Event() for name in ("within", "ended", "ending")}
     over = threading.Event()
@@ -244,7 +244,7 @@ def test_row_27_rounds_of_a_process_that_is_killed_are_stored_at_the_next_start(
     over.set()
     assert spool.waiting() == 4
     with web(**own):
-        wait_until(lambda: not [*(tmp_path / "spool").iterdir()])  # what is being stored waits no more, and is there
+        wait_until(lambda: not [*(tmp_path / "spool").iterdir()])  # rounds being stored don't wait, and are stored
     for name in calls:
         told = [("user", name)] if name == "before" else [("user", name), ("assistant", f"Answer {name}.")]
         assert transcript(session_id=name) == told
@@ -252,7 +252,7 @@ def test_row_27_rounds_of_a_process_that_is_killed_are_stored_at_the_next_start(
 
 
 def kill(url: str) -> None:
-    """kill -9 of a web server, before its workers: it starts them again."""
+    """Kill a web server with SIGKILL before its workers, because it would restart them."""
     port = url.rpartition(":")[2]
     for process in psutil.Process().children():
         if any(argument.endswith(f":{port}") for argument in process.cmdline()):
@@ -262,10 +262,10 @@ def kill(url: str) -> None:
             psutil.wait_procs(workers, timeout=TIMEOUT)
 
 
-# --- the database away ---
+# --- an unavailable database ---
 
 
-def test_row_27_an_answer_whose_end_the_database_misses_is_stored_later(
+def test_row_27_an_answer_that_ends_while_the_database_is_unavailable_is_stored_later(
     site: str, key: str, upstream: OpenAIServer
 ) -> None:
     may_end = threading.Event()
@@ -286,7 +286,7 @@ def test_row_27_an_answer_whose_end_the_database_misses_is_stored_later(
     wait_until(lambda: spool.waiting() == 0)
 
 
-def test_row_27_a_round_that_nothing_can_be_stored_of_waits_on_the_disk(
+def test_row_27_a_round_waits_in_the_spool_while_the_database_is_unavailable(
     site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     upstream.always(behave.streamed("SECRET answer."))
@@ -339,7 +339,7 @@ def test_a_message_that_cannot_be_stored_is_reported_and_retried(
 # --- replay ---
 
 
-def test_row_27_two_replays_at_once_store_each_round_once(ada: UserProfile) -> None:
+def test_row_27_two_concurrent_replays_store_each_round_once(ada: UserProfile) -> None:
     for number in range(8):
         left(the_round(f"Question {number}"))
     with ThreadPoolExecutor(2) as pool:
@@ -369,7 +369,7 @@ def test_an_unreadable_round_does_not_block_others(ada: UserProfile, settings: S
 # --- erasure ---
 
 
-def test_row_11_an_erasure_takes_what_waits_in_the_spool(ada: UserProfile, bo: UserProfile, settings: Settings) -> None:
+def test_row_11_an_erasure_deletes_spooled_rounds(ada: UserProfile, bo: UserProfile, settings: Settings) -> None:
     said = the_round("SECRET")
     said.begun = said.begin()
     left(said)
@@ -379,7 +379,7 @@ def test_row_11_an_erasure_takes_what_waits_in_the_spool(ada: UserProfile, bo: U
     assert list(settings.SPOOL_DIR.iterdir()) == []
 
 
-def test_row_11_what_another_host_has_of_an_erased_person_is_dropped_there(
+def test_row_11_another_host_drops_its_spooled_rounds_of_an_erased_person(
     ada: UserProfile, settings: Settings, tmp_path: Path
 ) -> None:
     begun, unbegun = the_round("SECRET"), the_round("SECRET", "s2")

@@ -1,4 +1,4 @@
-"""What was said in the time that a query names comes first, whatever its words."""
+"""If a query names a time, turns of that time come first, whatever their words."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -48,7 +48,7 @@ DAYS = {
 
 
 def said(user: UserProfile, texts: dict[str, str], hour: int = 9) -> None:
-    """Have a conversation on each of some days."""
+    """Create a conversation on each of some days."""
     roles = ("user", "assistant")
     import_sessions(
         [
@@ -93,7 +93,7 @@ def week(ada: UserProfile) -> UserProfile:
 def test_the_right_day_comes_first(week: UserProfile) -> None:
     first = {question: recalled(context(week, question))[0] for question, _ in [*THIRTY, *MORE]}
     wrong = [question for question, day in [*THIRTY, *MORE] if first[question].local_day != date.fromisoformat(day)]
-    # On the evening before nothing was said.
+    # There are no turns on the evening before.
     assert wrong == ["What did we talk about the day before yesterday?", "What did I tell you last night?"][1:]
     assert first[wrong[0]].text == "Nothing was said from 22 November 2026 to 23 November 2026."
 
@@ -131,7 +131,7 @@ def test_yesterday_is_in_the_persons_time_zone(ada: UserProfile) -> None:
     said(ada, {"2026-11-22": "The roof leaks."}, hour=16)  # the 23rd in Tokyo
     assert "Nothing" not in recalled(context(ada, "What did we talk about yesterday?"))[0].text
     ada.timezone = "Asia/Tokyo"
-    later = ASKED + timedelta(hours=12)  # noon of the 24th there
+    later = ASKED + timedelta(hours=12)  # noon of the 24th in Tokyo
     assert recalled(context(ada, "What did we talk about yesterday?", as_of=later))[0].text == "The roof leaks."
 
 
@@ -142,7 +142,7 @@ def test_the_current_context_has_what_was_said_yesterday(ada: UserProfile) -> No
     assert items[0].text == "The roof leaks."
 
 
-def test_row_38_archived_turns_of_a_span_come_first_too(week: UserProfile) -> None:
+def test_row_38_archived_turns_of_the_span_also_come_first(week: UserProfile) -> None:
     for session in week.sessions.all():
         cover(session, session.message_count)
         session.messages.update(arrived_at=timezone.now() - timedelta(days=40))
@@ -173,7 +173,7 @@ def test_facts_of_one_time_keep_their_order_after_an_update(ada: UserProfile) ->
     facts = [note(stream, text, "fact") for text in ("The roof leaks.", "The dog limps.", "The kiln cracked.")]
     MemoryAtom.objects.update(formed_at=ASKED - timedelta(days=1))
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE moments_app_memoryatom")  # so that PostgreSQL reads no index of so few
+        cursor.execute("ANALYZE moments_app_memoryatom")  # so that PostgreSQL doesn't read an index for a few rows
 
     def found() -> Sequence[str]:
         request = RecallRequest("What happened yesterday?", as_of=ASKED, mode="text")
@@ -206,7 +206,7 @@ def test_a_span_is_read_by_indexes(ada: UserProfile, bo: UserProfile) -> None:
 
 
 def _fill(user: UserProfile, number: int = 3_000) -> None:
-    """Give a person many turns, moments and facts, one of each per hour."""
+    """Create many turns, moments and facts of a person, one of each per hour."""
     said(user, {"2026-11-22": "The roof leaks."})
     moment = remember(user, 1)[0]
     stream = MemoryStream.objects.create(user=user, stream_type="user")
@@ -230,7 +230,7 @@ def _unique(row: Model, hour: int) -> dict[str, object]:
 
 
 class TestSearch:
-    """REST reports the span that it read."""
+    """REST reports the recognized span."""
 
     def test_texts_of_the_querys_span_come_first(self, week: UserProfile, service: Api) -> None:
         asked = {"user_id": week.user_id, "query": "What did we discuss on 17 November 2026?"}

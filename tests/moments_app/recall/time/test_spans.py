@@ -1,4 +1,4 @@
-"""Times in queries become spans of days."""
+"""Times in queries are converted to spans of days."""
 
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
