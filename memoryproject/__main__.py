@@ -27,7 +27,7 @@ def main() -> None:
     except ProgrammingError as error:
         from psycopg.errors import UndefinedColumn, UndefinedTable
 
-        from memoryproject.verification import misfit
+        from memoryproject.database.verification import misfit
 
         if not migrates and isinstance(error.__cause__, UndefinedTable | UndefinedColumn) and (reason := misfit()):
             sys.exit(reason)

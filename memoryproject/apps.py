@@ -25,12 +25,12 @@ class MemoryProjectConfig(AppConfig):
 
         from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
+        from memoryproject.database.verification import refuse_newer
         from memoryproject.groups import register_groups
         from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
-        from memoryproject.verification import refuse_newer
-        from sessions_app.database_roles import let_roles_work
-        from sessions_app.definer_functions import close_gaps
+        from sessions_app.database.database_roles import let_roles_work
+        from sessions_app.database.definer_functions import close_gaps
 
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
@@ -76,7 +76,7 @@ def own_logins(**_: Any) -> list[CheckMessage]:
 
 def definer_functions(**_: Any) -> list[CheckMessage]:
     """Warn about `SECURITY DEFINER` functions and privileges that `migrate` could not secure."""
-    from sessions_app.definer_functions import gaps
+    from sessions_app.database.definer_functions import gaps
 
     if settings.DATABASE_IS_EMBEDDED:  # its login has all privileges
         return []

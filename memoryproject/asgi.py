@@ -1,7 +1,8 @@
 """The web process: an event loop for long-lived connections, and a few threads for everything else.
 
-Django serves ordinary requests in one of `WEB_THREADS` threads; `front` assigns them. Streams hold no thread: the MCP
-server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See docs/decisions/0006-event-loop.md.
+Django serves ordinary requests in one of `WEB_THREADS` threads; `serving/front.py` assigns them. Streams hold no
+thread: the MCP server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See
+docs/decisions/0006-event-loop.md.
 """
 
 import gc
@@ -21,21 +22,31 @@ from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
 from memoryproject import telemetry
-from memoryproject.front import Bridge, Gone, answer_json, caller_of, refuse, refuse_ambiguous, replayed, take_in
-from memoryproject.pulse import NoAnswer
-from memoryproject.refused import Refused
+from memoryproject.database.probe import NoAnswer
+from memoryproject.serving.front import (
+    Bridge,
+    Gone,
+    answer_json,
+    caller_of,
+    refuse,
+    refuse_ambiguous,
+    replayed,
+    take_in,
+)
+from memoryproject.serving.refused import Refused
 from memoryproject.settings import CONF
 
 telemetry.start("web")  # before anything is served
 django.setup(set_prefix=False)
 
 # Only now: they need Django to be set up.
-from memoryproject import description, health, urls  # noqa: F401 (all pages, before any request)
-from memoryproject.fair_shares import FAIR_SHARES
-from memoryproject.handlers import Handlers
-from memoryproject.http_figures import measured
-from memoryproject.strangers import Strangers
-from memoryproject.telemetry.requests import identified
+from memoryproject import urls  # noqa: F401 (all pages, before any request)
+from memoryproject.serving import schema_view
+from memoryproject.serving.anonymous_throttle import Strangers
+from memoryproject.serving.call_handler import Handlers
+from memoryproject.serving.fair_shares import FAIR_SHARES
+from memoryproject.serving.observation import identified, measured
+from memoryproject.status import health
 from moments_app import engines
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
@@ -45,14 +56,14 @@ from moments_app.interfaces.door import counted
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
-from sessions_app.limits import Deadline, until
+from sessions_app.database.statement_timeouts import Deadline, until
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 
 # Each takes about a second, which no request should have to wait.
 lexemes.load()
 engines.load()
-description.make()
+schema_view.make()
 gc.collect()
 gc.freeze()  # excludes existing objects from collections during requests
 

@@ -12,10 +12,10 @@ from functools import partial
 from django.conf import settings
 from django.db import connections
 
-from memoryproject import watch
 from memoryproject.conf import HOME
 from memoryproject.process_tree import Fork, free_unused_memory
 from memoryproject.settings import database_of
+from memoryproject.status import watchdog
 from memoryproject.telemetry import sending
 from moments_app import engines
 from moments_app.jobs import worker
@@ -24,12 +24,13 @@ from sessions_app import lexemes
 
 def load_web() -> None:
     """Import the code of the web server."""
-    from memoryproject import front, gunicorn_conf, urls  # noqa: F401
+    from memoryproject import gunicorn_conf, urls  # noqa: F401
+    from memoryproject.serving import front  # noqa: F401
     from moments_app.interfaces.chat import endpoint as chat  # noqa: F401
     from moments_app.interfaces.mcp import endpoint as mcp  # noqa: F401
 
     if settings.EMBEDDING.is_embedded:
-        from memoryproject.embeddings import serve  # noqa: F401
+        from memoryproject.embeddings import app  # noqa: F401
 
 
 def load() -> None:
@@ -49,9 +50,9 @@ def background(*, stops_database: bool = False) -> list[Fork]:
         stops_database: Whether the watchdog stops the embedded database if the parent dies.
     """
     number = settings.JOBS.workers
-    watchdog = partial(_as_worker, partial(watch.serve, stops_database=stops_database))
+    watch = partial(_as_worker, partial(watchdog.serve, stops_database=stops_database))
     dies_by = signal.SIGTERM if stops_database else signal.SIGKILL
-    return [Fork("The watchdog", watchdog, dies_by=dies_by), *(_worker(n, number) for n in range(number))]
+    return [Fork("The watchdog", watch, dies_by=dies_by), *(_worker(n, number) for n in range(number))]
 
 
 def _worker(number: int, workers: int) -> Fork:
@@ -70,7 +71,7 @@ def embeddings_server() -> Fork:
 
 
 def _serve_embeddings() -> None:
-    from memoryproject.embeddings.serve import serve
+    from memoryproject.embeddings.app import serve
 
     folder = settings.EMBEDDING.model_folder
     serve("127.0.0.1", 0, HOME / folder if folder else None, settings.DATA_DIR)

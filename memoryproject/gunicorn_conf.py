@@ -14,8 +14,8 @@ import httptools  # noqa: F401 (the workers share it)
 import structlog
 import uvloop  # noqa: F401 (likewise)
 
-from memoryproject import figures_folder
 from memoryproject.process_tree import call_itself, die_with
+from memoryproject.serving import figures_folder
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
@@ -23,7 +23,7 @@ os.environ["MEMORY_PROCESS"] = "web"
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from uvicorn_worker import UvicornWorker
 
-from memoryproject.quiet_server import TICK, QuietServer
+from memoryproject.serving.quiet_server import TICK, QuietServer
 from memoryproject.settings import CONF, FIGURES_DIR
 
 os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
@@ -84,7 +84,7 @@ def post_worker_init(worker: Any) -> None:
 
     Later workers don't check, because during a rollout this release keeps serving while the next one migrates.
     """
-    from memoryproject import checks
+    from memoryproject.status import checks
 
     if worker.age > 1 or checks.fits:
         return
@@ -92,8 +92,8 @@ def post_worker_init(worker: Any) -> None:
     from django.db import connection
     from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
 
-    from memoryproject.patience import Away, database
-    from memoryproject.verification import refuse_newer
+    from memoryproject.database.timeouts import Away, database
+    from memoryproject.database.verification import refuse_newer
 
     try:
         with suppress(Away), database():
@@ -107,7 +107,7 @@ def post_worker_init(worker: Any) -> None:
 def worker_exit(_server: Any, _worker: Any) -> None:
     """Write buffered items, and send pending errors and spans."""
     from memoryproject import telemetry
-    from sessions_app.write_behind import stop_all
+    from sessions_app.database.deferred_writes import stop_all
 
     stop_all()
     telemetry.stop()

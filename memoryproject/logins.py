@@ -22,14 +22,14 @@ from django.urls import reverse
 from django.utils import timezone
 from psycopg.errors import InsufficientPrivilege
 
-from memoryproject import addresses
-from sessions_app import second_factor
+from memoryproject.serving import addresses
 from sessions_app.api.errors import unavailable
+from sessions_app.authenticated_cache import PROVEN
 from sessions_app.clock import TOLERANCE
+from sessions_app.database.statement_timeouts import Unavailable
 from sessions_app.limited_operators import is_limited, operating_in
-from sessions_app.limits import Unavailable
 from sessions_app.models import Event, LoginLimit
-from sessions_app.proven import PROVEN
+from sessions_app.security import second_factor
 
 ADMIN = "/admin/"
 APPS = {"sessions_app", "moments_app"}

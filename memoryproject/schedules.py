@@ -14,8 +14,8 @@ from django.db.models import DurationField, Exists, ExpressionWrapper, OuterRef,
 from django.db.models.functions import Coalesce, Now
 from django_q.models import Schedule
 
-from memoryproject.clocks import put_times_back
-from memoryproject.vacuum import vacuum
+from memoryproject.database.clocks import put_times_back
+from memoryproject.database.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
 from moments_app.jobs.scheduled import adopt_entries
 from moments_app.models import Job

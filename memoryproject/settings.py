@@ -11,9 +11,10 @@ from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
 from django.templatetags.static import static
 
-from memoryproject import conf, extras, figures_folder
+from memoryproject import conf, extras
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR, HOME
+from memoryproject.serving import figures_folder
 
 environ.Env.read_env(HOME / ".env")
 PROCESS = os.environ.get("MEMORY_PROCESS", "")
@@ -81,8 +82,8 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "memoryproject.content_policy.ContentPolicyMiddleware",
-    "memoryproject.static_files.StaticFilesMiddleware",
+    "memoryproject.serving.content_policy.ContentPolicyMiddleware",
+    "memoryproject.serving.static_files.StaticFilesMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "sessions_app.api.middleware.LimitsMiddleware",
     "sessions_app.api.middleware.DailyLimitsMiddleware",
@@ -100,9 +101,9 @@ MIDDLEWARE = [
     "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
-# API calls skip these (memoryproject/handlers.py).
+# API calls skip these (memoryproject/serving/call_handler.py).
 MIDDLEWARE_OF_PAGES = [
-    "memoryproject.static_files.StaticFilesMiddleware",
+    "memoryproject.serving.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -127,7 +128,7 @@ TEMPLATES = [
         "DIRS": [TEMPLATES_DIR / "overrides", TEMPLATES_DIR],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["sessions_app.templatetags.unseen"],
+            "builtins": ["sessions_app.templatetags.readable"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -219,7 +220,7 @@ STATICFILES_DIRS = [BASE_DIR / "moments_app/operator/static"]
 WHITENOISE_USE_FINDERS = True
 STORAGES = global_settings.STORAGES | {
     "archive": RETENTION.storage(CONF.data_dir),
-    "staticfiles": {"BACKEND": "memoryproject.static_files.HashedStaticFiles"},
+    "staticfiles": {"BACKEND": "memoryproject.serving.static_files.HashedStaticFiles"},
 }
 X_FRAME_OPTIONS = "DENY"
 
@@ -257,9 +258,9 @@ REST_FRAMEWORK = {
         "sessions_app.api.throttling.KeyRateThrottle",
         "sessions_app.api.throttling.DailyLimits",
     ],
-    "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.renderers.QuickJSONRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "sessions_app.api.renderers.QuickNegotiation",
+    "DEFAULT_PARSER_CLASSES": ["sessions_app.api.json_bodies.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.json_bodies.QuickJSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "sessions_app.api.json_bodies.QuickNegotiation",
     "DEFAULT_SCHEMA_CLASS": "sessions_app.api.schema.Schema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
     "UNAUTHENTICATED_USER": None,
@@ -335,7 +336,7 @@ LOGGING = {
             else structlog.dev.ConsoleRenderer(colors=False),
         }
     },
-    "filters": {"routes": {"()": "memoryproject.log_routes.RoutesOnly"}},
+    "filters": {"routes": {"()": "memoryproject.serving.request_log.RoutesOnly"}},
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
@@ -379,7 +380,7 @@ UNFOLD = {
     ],
     "STYLES": [lambda request, name=name: static(f"operator/{name}.css") for name in _STYLES],
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
-    "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
+    "DASHBOARD_CALLBACK": "memoryproject.status.dashboard.dashboard",
     "SIDEBAR": {"navigation": NAVIGATION},
     "TABS": "memoryproject.admin_menu.tabs",
     "COMMAND": {"search_callback": "memoryproject.admin_menu.pages_named"},

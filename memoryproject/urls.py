@@ -7,9 +7,10 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from memoryproject import extras, health, metrics
-from memoryproject.description import description
+from memoryproject import extras
+from memoryproject.serving.schema_view import description
 from memoryproject.settings import CONF
+from memoryproject.status import health, metrics
 
 # The OpenAPI schema contains no personal data. It is public, so that clients can be generated from it.
 open_to_all: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}

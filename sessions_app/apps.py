@@ -9,13 +9,13 @@ class SessionsAppConfig(AppConfig):
     verbose_name = "Transcript"
 
     def ready(self) -> None:
-        from sessions_app import first_statement
         from sessions_app.api import schema  # noqa: F401 (registers itself)
-        from sessions_app.api.remembered_keys import KeyConfirmed
-        from sessions_app.database_roles import RoleTaken
-        from sessions_app.limits import LimitsSet
+        from sessions_app.api.authentication import KeyConfirmed
+        from sessions_app.database import first_statement
+        from sessions_app.database.database_roles import RoleTaken
+        from sessions_app.database.resumable_migrations import make_resumable
+        from sessions_app.database.statement_timeouts import LimitsSet
         from sessions_app.people import declared  # noqa: F401 (adds itself to the registry)
-        from sessions_app.resumable_migrations import make_resumable
 
         first_statement.ask(RoleTaken(), LimitsSet(), KeyConfirmed())
         pre_migrate.connect(make_resumable, sender=self)

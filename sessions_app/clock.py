@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 from django.db.models.query import QuerySet
 from psycopg.errors import LockNotAvailable
 
-from sessions_app.limits import set_local
+from sessions_app.database.statement_timeouts import set_local
 from sessions_app.models import Event
 
 PUT_BACK = "times_put_back"  # in the event log

@@ -18,9 +18,9 @@ from functools import partial
 from django.conf import settings
 from django.db import transaction
 
+from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.models import ApiKey, DailyUsage
 from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standing, Subject, seconds_left, today
-from sessions_app.write_behind import WriteBehind
 
 FRESH = 2.0  # seconds for which cached usage and limits are valid
 PATIENCE = 1.0  # seconds that a request waits for counts that are being written

@@ -1,8 +1,8 @@
 """Row-level security for operators who are limited to some applications.
 
 Queries on such an operator's pages run as the role `memory_operator`. The role sees and changes only rows of these
-applications. Even if a query lacks a filter, the database returns no other rows. `database_roles` describes how
-transactions take the role.
+applications. Even if a query lacks a filter, the database returns no other rows. `database/database_roles.py` describes
+how transactions take the role.
 
 Migrations of tables about people or applications add `let_operators` to their operations.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.migrations import RunSQL
 
-from sessions_app.database_roles import ADMIN, Role, role_taken, taking
+from sessions_app.database.database_roles import ADMIN, Role, role_taken, taking
 
 OPERATOR_ROLE = "memory_operator"
 # In SQL: the applications that the operator sees, and the operator's login.

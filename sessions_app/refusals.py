@@ -7,7 +7,7 @@ All of them are subclasses of `Refusal`. Each interface handles them in one plac
 | REST | `sessions_app.api.errors.RefusalHandler` |
 | MCP | a tool's error, in `mcp/server.py` |
 | chat endpoint | `chat.errors.answer_refusal` |
-| commands | `sessions_app.management.refusing.RefusingCommand` |
+| commands | `sessions_app.management.base.RefusingCommand` |
 | operators' pages | `OperatorView.attempt`, and `LimitsMiddleware` for database errors |
 """
 

@@ -14,10 +14,9 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.migrations import RunSQL
 
-from sessions_app.first_statement import SNAPSHOT
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.first_statement import SNAPSHOT
+from sessions_app.database.sql import columns, first, insert_unless_there
 from sessions_app.models.user_profile import UserProfile
-from sessions_app.rows import columns, first
 
 ROLE = "memory_request"
 # SQL for the primary key of the acting user.

@@ -30,8 +30,9 @@ from moments_app.context import receipts
 from moments_app.engines import embeddings
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
-from sessions_app import daily_limits, wake, write_behind
-from sessions_app.api import remembered_keys
+from sessions_app import daily_limits
+from sessions_app.api import authentication
+from sessions_app.database import deferred_writes, wake
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.process_cache import ProcessCache
 from tests.support import folders
@@ -197,11 +198,11 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     Also, an empty queue is reported without a pause, and keys are remembered for as long as a slow test runs.
     """
-    monkeypatch.setattr(write_behind, "EVERY", 3_600)
-    monkeypatch.setattr(write_behind, "SOON", 3_600)
+    monkeypatch.setattr(deferred_writes, "EVERY", 3_600)
+    monkeypatch.setattr(deferred_writes, "SOON", 3_600)
     monkeypatch.setattr(wake, "sends_from_thread", lambda: True)  # so no notification is sent
     monkeypatch.setattr(Conf, "POLL", 0)
-    monkeypatch.setattr(remembered_keys, "REMEMBERED", ProcessCache(remembered_keys.MOST, seconds=3_600))
+    monkeypatch.setattr(authentication, "REMEMBERED", ProcessCache(authentication.MOST, seconds=3_600))
     cache.clear()
     daily_limits.meter.forget()
     served_lines.written.forget()

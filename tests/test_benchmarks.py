@@ -57,9 +57,9 @@ raise SystemExit(run.main(sys.argv[1:]))
 NOTED = """
 import os
 from benchmarks.site import Site
-from sessions_app import wake, write_behind
+from sessions_app.database import deferred_writes, wake
 
-write_behind.SOON = 3_600
+deferred_writes.SOON = 3_600
 with Site():
     wake._behind.note(None)
     print(os.environ["DATA_DIR"])

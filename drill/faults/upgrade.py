@@ -19,7 +19,7 @@ PERSON, SESSION = "ada", "ada-0"
 FILL = """
 import gzip
 from django.db import DatabaseError, connection
-from sessions_app.database_roles import ADMIN_ROLE, WEB_ROLE, WORKER_ROLE
+from sessions_app.database.database_roles import ADMIN_ROLE, WEB_ROLE, WORKER_ROLE
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.row_security import ROLE
 with connection.cursor() as cursor:

@@ -10,10 +10,9 @@ from typing import Any, Literal
 from pydantic import AliasChoices, BaseModel, Field
 
 from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
-from sessions_app.content_parts import Fields, filled, text_and_parts
 from sessions_app.imports.import_sessions import Record, Rejected
-from sessions_app.imports.records import CannotImport, Owner
-from sessions_app.imports.source import Source
+from sessions_app.imports.source import CannotImport, Owner, Source
+from sessions_app.text.chat_messages import Fields, filled, text_and_parts
 
 NAME = "chatgpt"
 LOOKED_FOR = "a JSON array of conversations with mapping (chatgpt), also in the export's zip file"

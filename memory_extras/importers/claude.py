@@ -11,11 +11,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from memory_extras.importers.conversations import SourceConversation, conversation_records
-from sessions_app.content_parts import Fields, filled, text_and_parts, without_data
 from sessions_app.imports.import_sessions import Record, Rejected
-from sessions_app.imports.records import Owner
-from sessions_app.imports.source import Source
-from sessions_app.shorten import shorten_middle
+from sessions_app.imports.source import Owner, Source
+from sessions_app.text.chat_messages import Fields, filled, text_and_parts, without_data
+from sessions_app.text.shorten import shorten_middle
 
 NAME = "claude"
 LOOKED_FOR = "a JSON array of conversations with chat_messages (claude), also in the export's zip file"

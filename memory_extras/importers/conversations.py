@@ -9,10 +9,9 @@ from pydantic import ValidationError as ShapeError
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.messages import MessageInput
-from sessions_app.content_parts import Fields
 from sessions_app.imports.import_sessions import Place, Record, Rejected
-from sessions_app.imports.records import CannotImport, Owner, public_id, reason_of
-from sessions_app.imports.source import LocatedValue
+from sessions_app.imports.source import CannotImport, LocatedValue, Owner, public_id, reason_of
+from sessions_app.text.chat_messages import Fields
 from sessions_app.transcript.append import NewMessage
 
 _message_input = MessageInput()

@@ -12,10 +12,9 @@ from pydantic import ValidationError as ShapeError
 
 from memory_extras.importers.conversations import checked_message
 from memory_extras.importers.remembered import has_item_with, items, statement
-from sessions_app.content_parts import Fields
 from sessions_app.imports.import_sessions import Place, Record, Rejected, Statement
-from sessions_app.imports.records import CannotImport, Owner, public_id, reason_of
-from sessions_app.imports.source import LocatedValue, Source
+from sessions_app.imports.source import CannotImport, LocatedValue, Owner, Source, public_id, reason_of
+from sessions_app.text.chat_messages import Fields
 
 NAME = "honcho"
 PAGES = "items"

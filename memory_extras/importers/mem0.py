@@ -13,8 +13,7 @@ from pydantic import ValidationError as ShapeError
 
 from memory_extras.importers.remembered import has_item_with, items, statement
 from sessions_app.imports.import_sessions import Rejected, Statement
-from sessions_app.imports.records import Owner, reason_of
-from sessions_app.imports.source import LocatedValue, Source
+from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
 
 NAME = "mem0"
 PAGES = "results"

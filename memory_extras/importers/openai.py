@@ -13,11 +13,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
-from sessions_app.chat_messages import turn_fields
-from sessions_app.content_parts import Fields
 from sessions_app.imports.import_sessions import Record, Rejected
-from sessions_app.imports.records import Owner
-from sessions_app.imports.source import Source
+from sessions_app.imports.source import Owner, Source
+from sessions_app.text.chat_messages import Fields, turn_fields
 
 NAME = "openai"
 LOOKED_FOR = "JSON lines with messages (openai)"

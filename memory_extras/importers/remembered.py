@@ -12,8 +12,7 @@ from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, StrictSerializer, WordsField
 from sessions_app.imports.import_sessions import Rejected, Statement
-from sessions_app.imports.records import Owner, reason_of
-from sessions_app.imports.source import LocatedValue, Source
+from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
 
 TEXT_MAX_CHARS = 4_000
 NOBODY = "It doesn't name the person. Name them with --user."

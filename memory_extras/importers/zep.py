@@ -12,10 +12,9 @@ from pydantic import ValidationError as ShapeError
 
 from memory_extras.importers.conversations import SourceConversation, conversation_records
 from memory_extras.importers.remembered import has_item_with, items, statement
-from sessions_app.content_parts import Fields, filled
 from sessions_app.imports.import_sessions import Record, Rejected, Statement
-from sessions_app.imports.records import Owner, reason_of
-from sessions_app.imports.source import LocatedValue, Source
+from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
+from sessions_app.text.chat_messages import Fields, filled
 
 NAME = "zep"
 PAGES = "edges"

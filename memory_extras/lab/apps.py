@@ -14,7 +14,7 @@ class LabConfig(AppConfig):
         if not apps.is_installed("memoryproject"):  # in a host project, which has none of these pages
             return
         from memory_extras.lab.models import ProbeResult
-        from memoryproject.clocks import OF_EXTRAS
+        from memoryproject.database.clocks import OF_EXTRAS
         from memoryproject.groups import MEMORY
         from sessions_app.clock import Times
 

@@ -15,7 +15,7 @@ class OAuthConfig(AppConfig):
         from memory_extras.oauth.conf import CODE_SECONDS
         from memory_extras.oauth.models import Assistant, Code
         from memory_extras.oauth.tokens import Tokens
-        from memoryproject.clocks import OF_EXTRAS
+        from memoryproject.database.clocks import OF_EXTRAS
         from sessions_app.api.authentication import ISSUERS
         from sessions_app.clock import Times
 

@@ -11,7 +11,7 @@ class ScaleConfig(AppConfig):
     def ready(self) -> None:
         from memory_extras.scale import distribution, replica
         from memoryproject.postgresql.base import DatabaseWrapper
-        from sessions_app import several_servers
+        from sessions_app.database import several_servers
 
         DatabaseWrapper.SchemaEditorClass = distribution.SchemaEditor
         several_servers.spread_tables.append(distribution.distributed_tables)

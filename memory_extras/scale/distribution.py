@@ -13,7 +13,7 @@ from typing import Any, Self
 from django.db import connection, transaction
 from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 
-from sessions_app.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE
+from sessions_app.database.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.row_security import ACTING, ROLE
 

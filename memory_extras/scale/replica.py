@@ -21,7 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, HttpResponse
 from django.template.response import SimpleTemplateResponse
 
-from sessions_app.database_roles import ADMIN, role_taken, taking
+from sessions_app.database.database_roles import ADMIN, role_taken, taking
 
 ALIAS = "replica"
 BEHIND_SECONDS = 60  # maximum lag while the replica has changes to replay

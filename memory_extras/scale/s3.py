@@ -6,7 +6,7 @@ are gone even from a bucket with versioning.
 
 from typing import Any
 
-from sessions_app.optional_packages import extra
+from memoryproject.optional_packages import extra
 
 with extra("s3"):
     from boto3.s3.transfer import TransferConfig

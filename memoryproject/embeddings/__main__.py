@@ -7,7 +7,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_
 import argparse
 from pathlib import Path
 
-from memoryproject.embeddings.serve import serve
+from memoryproject.embeddings.app import serve
 from memoryproject.process_tree import call_itself, die_with_parent
 
 

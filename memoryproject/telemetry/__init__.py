@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from types import ModuleType
 
+from memoryproject.optional_packages import extra
 from memoryproject.settings import CONF
-from sessions_app.optional_packages import extra
 
 _started = ExitStack()
 

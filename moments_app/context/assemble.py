@@ -10,28 +10,31 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from django.utils import timezone
+
 from moments_app.context import receipts, served, then
+from moments_app.context.caches import KEPT_LAYERS
 from moments_app.context.input import ContextInput, read_input
 from moments_app.context.item import Item
 from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
-from moments_app.context.kept_layers import KEPT_LAYERS
 from moments_app.context.layers import ALWAYS, LAYERS, ORDER
 from moments_app.context.plan import BudgetTooSmall, FilledBudget, Trimmed, fill_budget
 from moments_app.context.priced import PricedItem
 from moments_app.context.receipts import Served
 from moments_app.context.render import FORMATS, Rendered
 from moments_app.context.request import ContextRequest
-from moments_app.context.unbegun import NO_ROW, input_before_first_turn
 from moments_app.models import ContextReceipt
 from moments_app.recall import accesses
-from sessions_app.context_ids import new_context_id
-from sessions_app.models import UserProfile
-from sessions_app.rows import EPOCH
+from sessions_app.database.sql import EPOCH
+from sessions_app.models import Session, UserProfile
+from sessions_app.security.context_ids import new_context_id
 
 __all__ = ["BudgetTooSmall", "Envelope", "preview", "serve"]
 
 
 _BARE_TURN = Item("", role="user", time=EPOCH)
+# Primary key of a session and a person before the first append: queries about them find nothing.
+NO_ROW = 0
 
 
 @dataclass(frozen=True)
@@ -186,3 +189,20 @@ def kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- before the first turn ---
+
+
+def unknown_person(user_id: str, application: int) -> UserProfile:
+    """Return a person about whom nothing is known yet."""
+    return UserProfile(pk=NO_ROW, user_id=user_id, application_id=application)
+
+
+def input_before_first_turn(user: UserProfile, session_id: str, request: ContextRequest) -> ContextInput:
+    """Return the input of a session that has not started: the person's memory, without turns."""
+    began = user.updated_at or timezone.now()  # for a known person, so that the clock alone changes nothing
+    session = Session(
+        pk=NO_ROW, user=user, session_id=session_id, agent_id=request.new_agent_id, last_activity_at=began
+    )
+    return ContextInput(user, session, request.query, request.applied, [], True, "", request.recall)

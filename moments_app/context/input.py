@@ -24,8 +24,8 @@ from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
 from moments_app.turns.superseded import End, ends_of
+from sessions_app.database.sql import EPOCH, columns, first, time_of
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.rows import EPOCH, columns, first, time_of
 
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # maximum turns to read from a live window

@@ -8,7 +8,7 @@ from django.utils.functional import cached_property
 
 from moments_app.engines.words import words_of
 from moments_app.turns.words import told_words
-from sessions_app.unseen import without_unseen
+from sessions_app.text.invisible_characters import without_unseen
 
 
 @dataclass

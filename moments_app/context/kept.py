@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import TypeAdapter
 
 from moments_app.context.render import Rendered
-from sessions_app.sealed import seal, unseal
+from sessions_app.security.encryption import seal, unseal
 
 
 @dataclass

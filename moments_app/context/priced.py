@@ -10,7 +10,7 @@ from typing import NamedTuple
 from moments_app.context.item import Item
 from moments_app.context.render import Format
 from moments_app.engines.words import words_of
-from sessions_app.unseen import without_unseen
+from sessions_app.text.invisible_characters import without_unseen
 
 MOST_PRICES = 10  # cached with an item, because finding the longest cut that fits needs about seven prices
 TOLD = 0.75  # share of a fact's words that its turn must contain; a statement in the third person has some other words

@@ -8,9 +8,9 @@ from django.conf import settings
 
 from moments_app.context.kept import KeptContext
 from moments_app.models import ContextReceipt, ContextUsage
-from moments_app.models.context_usage import ContextTokens
+from moments_app.models.context_receipt import ContextTokens
+from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.models import Session, UserProfile
-from sessions_app.write_behind import WriteBehind
 
 
 class Served(NamedTuple):

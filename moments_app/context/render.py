@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from moments_app.context.item import Item
 from moments_app.turns.words import speaker_of
 from sessions_app.models.message import spoken
-from sessions_app.tokens import estimate_tokens
+from sessions_app.text.tokens import estimate_tokens
 
 MESSAGE_TOKENS = 4  # a chat model's markup around each message
 # Layers that change with the query come last, so that providers' prompt caches match the text before them.

@@ -7,9 +7,8 @@ is held while an engine or an embeddings endpoint works.
 from dataclasses import replace
 from functools import partial
 
-from moments_app.context.assemble import Envelope, preview, serve
+from moments_app.context.assemble import Envelope, preview, serve, unknown_person
 from moments_app.context.request import ContextRequest
-from moments_app.context.unbegun import unknown_person
 from moments_app.recall.query import recall_request_for
 from sessions_app.models import Session
 from sessions_app.row_security import acting_for

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessions_app.unseen import without_unseen
+from sessions_app.text.invisible_characters import without_unseen
 
 PAUSE = timedelta(minutes=30)  # after a longer pause, a turn repeats its full time
 BEGIN, END = "<<<TRANSCRIPT", "TRANSCRIPT>>>"

@@ -40,8 +40,8 @@ from moments_app.jobs.scheduled import next_schedule
 from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from moments_app.models.job import TASK
+from sessions_app.database.wake import IDLE, Bell, Channel, wake
 from sessions_app.trace import HEADER, continued
-from sessions_app.wake import IDLE, Bell, Channel, wake
 
 REST = 60.0  # seconds without a job, not counting tasks, until a worker other than the last one ends
 BUSY = 0.2  # seconds that the last worker works alone before the others are started

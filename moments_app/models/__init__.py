@@ -2,18 +2,15 @@
 
 from moments_app.models.atom import MemoryAtom
 from moments_app.models.circuit import Circuit
-from moments_app.models.context_receipt import ContextReceipt
-from moments_app.models.context_usage import ContextUsage
+from moments_app.models.context_receipt import ContextReceipt, ContextUsage
 from moments_app.models.correction import Contradiction, CorrectedTurn, Correction
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding, MomentEmbedding, TurnEmbedding
-from moments_app.models.engine_call import EngineCall
+from moments_app.models.engine_call import EngineCall, KeptExchange
 from moments_app.models.entity import Entity, EntityLink
-from moments_app.models.episode_draft import EpisodeDraft
 from moments_app.models.failure import FailureGroup, FailureHour
 from moments_app.models.job import Job
-from moments_app.models.kept_exchange import KeptExchange
 from moments_app.models.known_person import KnownPerson
-from moments_app.models.moment import Moment
+from moments_app.models.moment import EpisodeDraft, Moment
 from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.release import Release, ReleaseSource

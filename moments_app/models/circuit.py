@@ -30,7 +30,7 @@ from moments_app.engines import Caller
 from moments_app.engines.interface import ABOUT, About, CallRecord
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
 from sessions_app.clock import database_now
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Event
 from sessions_app.refusals import Refusal
 

@@ -19,7 +19,7 @@ from moments_app.models.atom import MemoryAtom
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
 from moments_app.models.stream import MemoryStream
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Message, UserProfile
 
 FIRST_WAIT = timedelta(hours=1)  # before a rejected text is sent again

@@ -1,7 +1,8 @@
-"""The cost and result of each model call, and whether the budget of the day is used up."""
+"""The cost and result of each model call, the texts of failed calls, and whether the budget of the day is used up."""
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Self
@@ -13,15 +14,15 @@ from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
 from moments_app.engines import is_free
-from moments_app.engines.interface import CallRecord
+from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models.failure import FailureGroup
 from moments_app.models.job import Job
-from moments_app.models.kept_exchange import KeptExchange
 from moments_app.models.prompt import PromptVersion
 from sessions_app.daily_limits import Call, call_under_way
 from sessions_app.limited_operators import unlimited
-from sessions_app.models import DailyUsage
+from sessions_app.models import DailyUsage, UserProfile
 from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
+from sessions_app.security.encryption import seal, unseal
 
 MICRO = Decimal("0.000001")
 TRIAL = "try "  # prefix of the purpose of calls with which operators try a prompt: they cost money, but delay no work
@@ -240,3 +241,38 @@ class EngineCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.purpose} by {self.engine}"
+
+
+class KeptExchangeQuerySet(models.QuerySet["KeptExchange"]):
+    def expired(self) -> Self:
+        """Return texts older than `ENGINE__KEEP_FAILED_DAYS`."""
+        return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.ENGINE.keep_failed_days))
+
+    def keep(self, call_pk: int, user_pk: int, exchange: Exchange) -> None:
+        """Store the texts of a call that was made for a person."""
+        sealed = seal(json.dumps(asdict(exchange)).encode(), _about(call_pk))
+        self.create(call_id=call_pk, user_id=user_pk, sealed=sealed)
+
+
+class KeptExchange(models.Model):
+    """The encrypted texts of a failed call. They are deleted with the person whom they are about."""
+
+    call = models.OneToOneField("moments_app.EngineCall", on_delete=models.CASCADE, related_name="exchange")
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
+    sealed = models.BinaryField()
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    objects = KeptExchangeQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return f"exchange of call {self.call_id}"
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The decrypted texts; None if no key decrypts them."""
+        opened = unseal(self.sealed, _about(self.call_id))
+        return Exchange(**json.loads(opened)) if opened else None
+
+
+def _about(call_pk: int) -> str:
+    return f"call {call_pk}"

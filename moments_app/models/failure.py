@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from moments_app.models.job import Job, title_of
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Application
 
 DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds that are not an engine's

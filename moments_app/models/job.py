@@ -20,15 +20,15 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
-from sessions_app.actors import named_actor
 from sessions_app.clock import database_now
 from sessions_app.daily_limits import call_under_way
-from sessions_app.insert import insert_those_missing, insert_unless_there
+from sessions_app.database.sql import insert_those_missing, insert_unless_there
+from sessions_app.database.wake import Channel, wake, wake_workers
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import Kind, Subject
+from sessions_app.models.event import named_actor
 from sessions_app.refusals import Refusal
 from sessions_app.trace import LONGEST, traceparent
-from sessions_app.wake import Channel, wake, wake_workers
 
 if TYPE_CHECKING:
     from moments_app.engines.grounding import LeftOut

@@ -18,7 +18,7 @@ from django.db.models import F, Func, IntegerField, OuterRef, Q, QuerySet, Subqu
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from sessions_app.insert import insert_those_missing, insert_unless_there
+from sessions_app.database.sql import insert_those_missing, insert_unless_there
 from sessions_app.models import Application, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 

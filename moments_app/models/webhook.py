@@ -1,7 +1,7 @@
 """Webhooks and their deliveries.
 
 A delivery is written in the transaction of its event, and refers to it. So events that an erasure or a retraction
-removes from the log are not sent. `memoryproject.webhooks` sends due deliveries.
+removes from the log are not sent. `memoryproject.status.webhooks` sends due deliveries.
 """
 
 import base64
@@ -22,10 +22,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from sessions_app.clock import database_now
+from sessions_app.database.wake import Channel, wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.sealed import seal, unseal
-from sessions_app.wake import Channel, wake
+from sessions_app.security.encryption import seal, unseal
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -37,8 +37,7 @@ from moments_app.streams.texts import take_out_lines, write_text
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
-from sessions_app.insert import insert_unless_there
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import insert_unless_there, lock_rows
 from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text

@@ -5,7 +5,7 @@ results of one call count as derived, together with their continuations: the ses
 a summary and later lines of a stream's text. The profile is rebuilt from the remaining statements.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +31,7 @@ from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import first_given
 from moments_app.streams.timeline import ended_by
 from sessions_app import lexemes
-from sessions_app.models import Event, Message, Session
+from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
 
 
@@ -275,3 +275,38 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
     if is_whole:
         return list(own)
     return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
+
+
+# --- what can't be rebuilt, because retention deleted its source turns ---
+
+
+def told_of_lost(parts: Sequence[Derived]) -> str:
+    """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
+
+    Args:
+        parts: the withdrawn rows of each session, without whole sessions, of which nothing is rebuilt.
+    """
+    if not parts:
+        return ""
+    user = parts[0].session.user
+    atoms = _without_turns(user, {atom.pk: atom for found in parts for atom in found.atoms}.values())
+    moments = _deleted(user, [moment for found in parts for moment in found.moments])
+    told = [
+        f"{name} ({count})" for name, count in (("facts and observations", atoms), ("moments", len(moments))) if count
+    ]
+    return f"Not made again, as retention has deleted the turns: {', '.join(told)}." if told else ""
+
+
+def _without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:
+    """Return how many of some items have a deleted source turn."""
+    sources = {pk for atom in atoms for pk in atom.source_message_ids}
+    there = set(Message.objects.said().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
+    return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)
+
+
+def _deleted(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:
+    """Return the moments that have deleted turns."""
+    old = [row for row in moments if row.source_session and row.first_sequence < row.source_session.kept_from_sequence]
+    archived = Message.objects.archived().filter(user_id=user.pk, moment__in=[row.pk for row in old])
+    there = set(archived.values_list("moment_id", flat=True))
+    return [row for row in old if row.pk not in there]

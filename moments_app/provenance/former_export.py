@@ -12,7 +12,7 @@ from moments_app.models.atom import INTEREST, TOPIC
 from moments_app.streams.former_profile import FormerLine, FormerProfile, said_in, statements_of
 from moments_app.streams.former_texts import FormerVersion, add_lines
 from moments_app.streams.timeline import settle, touch
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Message, Session
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.people.export_format import Shape

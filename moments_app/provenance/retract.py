@@ -29,8 +29,7 @@ from moments_app.models import (
     TurnEmbedding,
 )
 from moments_app.moments.mentions import take_keys_out
-from moments_app.provenance.derived import Derived, InStreams, derived_from
-from moments_app.provenance.lost import told_of_lost
+from moments_app.provenance.derived import Derived, InStreams, derived_from, told_of_lost
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -43,7 +42,7 @@ from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import changed_since, take_back
 from moments_app.streams.timeline import begin_again, settle, touch
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 

@@ -61,7 +61,7 @@ from moments_app.provenance.retract import (
 from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
 

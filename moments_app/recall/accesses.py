@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.db import connection
 from django.utils import timezone
 
-from sessions_app.write_behind import WriteBehind
+from sessions_app.database.deferred_writes import WriteBehind
 
 _ATOMS = "rem://atoms/"
 # Lock the rows in order, to prevent deadlocks between processes.

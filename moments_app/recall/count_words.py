@@ -13,7 +13,7 @@ from django.db.models import F
 
 from moments_app.jobs.process import Asked, ClaimLost, Lane, Process, ProcessInput, Progress, Skipped, Timing
 from moments_app.models import Job, Vocabulary
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Session
 
 GROWTH = 0.1  # of all memory; after less growth, words are not recounted

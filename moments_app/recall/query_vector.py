@@ -12,8 +12,8 @@ from moments_app.engines import embedder_name, embedding_model
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.models import Circuit, EmbeddingModel, EngineCall
 from moments_app.recall.request import RecallRequest, Vector
+from sessions_app.database.sql import columns, first
 from sessions_app.limited_operators import unlimited
-from sessions_app.rows import columns, first
 
 SECONDS = 2.0  # timeout of the endpoint; after that, the search uses words only
 KEPT_SECONDS = 300  # an application often requests the context and then searches for the same text

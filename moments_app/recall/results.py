@@ -17,10 +17,10 @@ from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import correction_marks
 from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from moments_app.turns.superseded import End, end_marks, ends_of
+from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, time_of
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
-from sessions_app.rows import array_of, array_of_texts, microseconds_of, time_of
 
 CONTENT_CHARS = 2_000  # of a result's text; its address leads to the full text
 

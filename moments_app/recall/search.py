@@ -31,8 +31,8 @@ from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import Lookup, QueryWords
 from moments_app.recall.words import query_words
 from moments_app.turns.words import is_assistants, is_named
+from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
-from sessions_app.rows import array_of, array_of_texts
 
 MATCH_COUNT = 5  # default number of results
 MOST_ABOUT = 10_000  # hits that are searched for those about one person

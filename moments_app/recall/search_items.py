@@ -9,8 +9,8 @@ from django.db import connection
 from moments_app.models.stored_item import AFTER_END, END, LABELS_MAX, Condition, labels, range_of, stored
 from moments_app.recall.request import MOST_WORDS
 from sessions_app import lexemes
+from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
-from sessions_app.rows import array_of, array_of_texts
 
 ANY = "*"  # stands for any label when namespaces are listed
 BEST = 500  # maximum items that a search finds

@@ -11,8 +11,8 @@ from moments_app.recall.meant import meant_terms
 from moments_app.recall.request import MOST_WORDS, Vector
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
+from sessions_app.database.sql import array_of_texts
 from sessions_app.models import UserProfile
-from sessions_app.rows import array_of_texts
 
 LIKELIEST = 2  # stems of an unknown word that are ranked separately
 SAMPLE = 200  # turns whose mean vector is subtracted

@@ -63,7 +63,7 @@ from moments_app.streams.formation import (
 )
 from moments_app.streams.timeline import SURE
 from sessions_app.clock import database_now
-from sessions_app.copy_rows import update_rows
+from sessions_app.database.sql import update_rows
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 

@@ -13,8 +13,7 @@ from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStre
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.known_people import link_people
 from moments_app.streams.timeline import settle, touch
-from sessions_app.insert import insert_those_missing
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import insert_those_missing, lock_rows
 from sessions_app.models import UserProfile
 
 

@@ -45,7 +45,7 @@ from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.add_atoms import is_due
 from moments_app.streams.lines import ALWAYS, ConsolidatedText, Line, Piece, consolidated
 from moments_app.streams.texts import CannotUndo, let_wait, next_time, reason_of, set_lines, undo
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 
 MAX_OBSERVATIONS = 200  # in one call; the rest waits for the next
 MAX_AGAIN = 40  # that an earlier call had and no line carries; they seldom fit later

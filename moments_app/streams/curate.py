@@ -13,7 +13,7 @@ from moments_app.models import Cause, MemoryAtom, MemoryStream, Release, Stateme
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
 from moments_app.streams.texts import is_carried, line_key
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 

@@ -22,7 +22,7 @@ from moments_app.models.atom import (
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.profile import rebuild_profiles
 from moments_app.streams.timeline import ZONE, count_again, touch
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 

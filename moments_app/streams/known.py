@@ -1,4 +1,4 @@
-"""Select the existing items for a formation, which then receives those similar to its turns (`engines/nearest.py`).
+"""Select the existing items for a formation, which then receives those similar to its turns (`nearest`).
 
 From a person's own streams, these are the current statements, numbered, with lasting and new ones first. From every
 stream, these are the text and the latest other items.

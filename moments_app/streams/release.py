@@ -14,17 +14,17 @@ from django.db import transaction
 from django.db.models import Case, When
 from django.utils import timezone
 
-from moments_app.models import MemoryAtom, MemoryStream, Release, ReleaseSource
+from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, Release, ReleaseSource
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.stream import Defaults
 from moments_app.streams.add_atoms import add_atoms
-from moments_app.streams.revoke import log_release, take_release_back
+from moments_app.streams.texts import take_back
 from moments_app.turns.words import plain_words
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
-from sessions_app.unseen import has_unseen, without_unseen
+from sessions_app.text.invisible_characters import has_unseen, without_unseen
 
 LONGEST = 4_000  # characters of a wording
 SOURCES = 50  # turns of a candidate that a wording is compared with
@@ -278,3 +278,39 @@ def _standing(release: Release) -> Release:
     if found.revoked_at:
         raise CannotRelease("The release was already revoked.")
     return found
+
+
+def take_release_back(release: Release, actor: str) -> None:
+    """Revoke a locked release that is in force, and its extension to every agent's users.
+
+    Args:
+        release: the release, with its stream and item.
+        actor: who revokes it.
+    """
+    for wider in release.wider.standing().select_related("stream", "atom"):
+        take_release_back(wider, actor)
+    release.revoked_at, release.revoked_by = timezone.now(), actor
+    release.save(update_fields=["revoked_at", "revoked_by"])
+    if release.atom:
+        _withdraw(release.stream, release.atom, Cause(actor, f"release:{release.release_id}"))
+    log_release("memory_release_revoked", release, actor)
+
+
+def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
+    """Remove an item from memory and from the text."""
+    stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
+    time = MemoryAtom.objects.get(pk=atom.pk).consolidated_at
+    if time:
+        take_back(stream, time, cause)
+    MemoryAtom.objects.filter(pk=atom.pk).evict(cause)
+    stream.touch()
+    if time and stream.consolidation_prompt and stream.atoms.waiting().exists():
+        Job.objects.request("consolidate", stream=stream, requested_by=cause.actor, force=True)
+    Job.objects.request("count_words", stream=stream, requested_by=cause.actor, force=True)
+
+
+def log_release(event: str, release: Release, actor: str) -> None:
+    """Log an event of a release, without any of its text."""
+    people = release.sources.values("user").distinct().count()
+    payload = {"release_id": str(release.release_id), "stream_id": str(release.stream.stream_id), "people": people}
+    Event.objects.create(type=event, actor=actor, application_id=release.stream.application_id, payload=payload)

@@ -22,8 +22,7 @@ from moments_app.models.stream import MemoryStream
 from moments_app.streams.known_people import names_of, rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
 from moments_app.streams.texts import take_out_lines
-from sessions_app.insert import insert_unless_there
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import insert_unless_there, lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 

@@ -23,8 +23,8 @@ from moments_app.turns.served_text import (
     text_lines,
     text_without,
 )
+from sessions_app.database.sql import array_of
 from sessions_app.models import Message, Session
-from sessions_app.rows import array_of
 from sessions_app.transcript.append import NewMessage
 
 # Raw SQL, because most appends run it: the ORM takes longer to compile it than PostgreSQL to run it.

@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from moments_app.models.own_text import REFRESHED
 from moments_app.turns.served_text import served_hashes
+from sessions_app.database.deferred_writes import WriteBehind
+from sessions_app.database.sql import array_of
 from sessions_app.models import UserProfile
 from sessions_app.process_cache import ProcessCache
-from sessions_app.rows import array_of
-from sessions_app.write_behind import WriteBehind
 
 TRUSTED_SECONDS = 600  # during which a process trusts that the lines it wrote still exist
 MOST_PEOPLE, MOST_LINES = 300, 1_000  # people, and lines of each

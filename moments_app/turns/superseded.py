@@ -8,8 +8,8 @@ from django.db import connection
 
 from moments_app.engines.statements.dates import spoken_date
 from moments_app.models.atom import BY_DATE
+from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import UserProfile
-from sessions_app.rows import array_of, microseconds_of, time_of
 
 # Since when, in microseconds since 1970; whether another statement is true instead; its text, or that of the ended one.
 End = tuple[int, bool, str]

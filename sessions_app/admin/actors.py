@@ -7,10 +7,10 @@ from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Substr
 from django.http import HttpRequest
 
-from sessions_app.actors import KEY, named_actor
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.views.base import may_see
 from sessions_app.models import ApiKey
+from sessions_app.models.event import KEY_ACTOR, named_actor
 
 
 def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str, *, name: str = "key_name") -> Any:
@@ -24,7 +24,7 @@ def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str, *, na
     """
     if not may_see(request, ApiKey):
         return rows.annotate(**{name: Value("")})
-    named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY) + 1)).values("name")
+    named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY_ACTOR) + 1)).values("name")
     return rows.annotate(**{name: Subquery(named[:1])})
 
 
@@ -40,10 +40,10 @@ def actor_column(column: str, description: str) -> Any:
 
 def name_of(request: HttpRequest, actor: str) -> str:
     """Return an actor for display, with the name of its key if the operator may see keys. One query for a key."""
-    if not actor.startswith(KEY) or not may_see(request, ApiKey):
+    if not actor.startswith(KEY_ACTOR) or not may_see(request, ApiKey):
         return named_actor(actor)
     return named_actor(
-        actor, ApiKey.objects.filter(prefix=actor.removeprefix(KEY)).values_list("name", flat=True).first()
+        actor, ApiKey.objects.filter(prefix=actor.removeprefix(KEY_ACTOR)).values_list("name", flat=True).first()
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -13,9 +13,9 @@ from unfold.decorators import display
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin
-from sessions_app.admin.links import link_to
-from sessions_app.admin.views.api_key import ApiKeyForm, MadeApiKey, RevokeApiKey
-from sessions_app.admin.views.base import OperatorView
+from sessions_app.admin.daily_limit import usage_context
+from sessions_app.admin.links import change_url, link_to
+from sessions_app.admin.views.base import FormPage, OperatorView, RowAction, RowPage
 from sessions_app.models import ApiKey
 from sessions_app.models.application import DEFAULT
 
@@ -24,6 +24,43 @@ SCOPES = {
     ApiKey.Scope.WRITE: "write: also append messages and edit memory",
     ApiKey.Scope.ADMIN: "admin: also delete, hold and erase",
 }
+
+
+class ApiKeyForm(FormPage[ApiKey]):
+    """The page of a key: its state, the button that revokes it, and its usage."""
+
+    before = "operator/keys/key.html"
+    after = "operator/limits/usage.html"
+
+    def context(self) -> dict[str, Any]:
+        key = self.row
+        may_revoke = key.revoked_at is None and self.admin.has_change_permission(self.request)
+        return usage_context(self.request, key) | {"key": key, "may_revoke": may_revoke}
+
+
+class MadeApiKey(RowPage[ApiKey]):
+    """The page that shows the text of a new key once."""
+
+    template_name = "operator/keys/made.html"
+
+    def get_title(self) -> str:
+        return f"Key {self.row.name}"
+
+    def context(self) -> dict[str, Any]:
+        return {"key": self.row, "text": self.request.issued_text}  # type: ignore[attr-defined]
+
+
+class RevokeApiKey(RowAction[ApiKey]):
+    """Revokes a key."""
+
+    route, name = "<path:pk>/revoke/", "revoke"
+
+    def change(self, key: ApiKey) -> str:
+        if key.revoke():
+            self.log(key, "Revoked.", f"{key} is revoked.")
+        else:
+            messages.error(self.request, f"{key} was already revoked.")
+        return change_url(key)
 
 
 class StateFilter(admin.SimpleListFilter):

@@ -7,7 +7,7 @@ from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 
 from sessions_app.admin.base import PageAdmin, one_line
-from sessions_app.admin.views.daily_limit import UsageForm
+from sessions_app.admin.daily_limit import UsageForm
 from sessions_app.models import ApiKey, Application, UserProfile
 
 

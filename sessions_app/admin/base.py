@@ -26,8 +26,8 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.admin.views.base import FormPage, OperatorView, RowView
+from sessions_app.database.several_servers import read_for_page
 from sessions_app.lexemes import QUERY_MAX_CHARS
-from sessions_app.several_servers import read_for_page
 
 FOUND = 1_000
 # The query parameters that limit a list to one person.

@@ -11,17 +11,43 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
-from sessions_app.actors import named_actor
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
-from sessions_app.admin.views.event import EventForm, has_receipt
+from sessions_app.admin.views.base import FormPage
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.models.event import USER_READ
+from sessions_app.models.event import USER_READ, named_actor
+from sessions_app.people.erase import ERASED_EVENT
 
 FOUND_BY_NAME = 50
 # By the name of a payload value: a function that formats the value for pages. Other apps add theirs.
 WRITTEN: dict[str, Callable[[str], str]] = {}
+
+
+def has_receipt(event: Event) -> bool:
+    """Return whether it is the event of an erasure with a receipt. Earlier releases recorded none."""
+    return event.type == ERASED_EVENT and "left" in event.payload
+
+
+class EventForm(FormPage[Event]):
+    """The page of an event. That of an erasure shows the receipt."""
+
+    after = "operator/events/receipt.html"
+
+    def context(self) -> dict[str, Any]:
+        event = self.row
+        if not has_receipt(event):
+            return {}
+        rows, left = event.payload["rows"], event.payload["left"]
+        searched = [(kind, rows.get(kind, 0), number) for kind, number in left.items()]
+        return {
+            "receipt": event.payload,
+            "erased_at": event.created_at,
+            "erased": sorted((each for each in searched if each[1] or each[2]), key=lambda each: -each[1]),
+            "without_rows": [kind for kind, number, remaining in searched if not number and not remaining],
+            "erased_rows": sum(rows.values()),
+            "left_rows": sum(left.values()),
+        }
 
 
 class ReadingsFilter(admin.SimpleListFilter):

@@ -6,7 +6,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from sessions_app import lexemes
-from sessions_app.unseen import with_unseen_written
+from sessions_app.text.invisible_characters import with_unseen_written
 
 AROUND = 80  # characters before the first match
 

@@ -13,7 +13,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 
 from sessions_app.api.errors import unavailable
-from sessions_app.limits import Unavailable
+from sessions_app.database.statement_timeouts import Unavailable
 from sessions_app.models import Event, UserProfile
 
 

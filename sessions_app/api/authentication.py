@@ -1,13 +1,120 @@
-"""Authentication with `Authorization: Bearer <key or token>`."""
+"""Authentication with `Authorization: Bearer <key or token>`.
 
-from typing import Protocol
+A cache of recently verified API keys saves a query per request. The process sends the check of a cached key together
+with the first statement of the request. If the key is no longer valid, that message fails before its other statements
+run, and the client gets the error for a wrong key. So revoking a key takes effect immediately in all processes.
+"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol
+
+from django.db import DatabaseError, connection
+from django.db.models.signals import post_delete, post_save
+from django.dispatch import receiver
+from psycopg import errors, sql
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from sessions_app.api.remembered_keys import NOT_VALID, key_with
-from sessions_app.models import ApiKey
+from sessions_app.authenticated_cache import PROVEN, hash_of
+from sessions_app.daily_limits import FRESH
+from sessions_app.database import first_statement
+from sessions_app.models import ApiKey, DailyLimit
+from sessions_app.process_cache import ProcessCache
+
+SECONDS = FRESH  # entries also record whether custom limits exist, so they expire with the cached limits
+MOST = 10_000  # keys
+NOT_VALID = "The API key is not valid. It may be expired or revoked."
+
+# The scopes of a key are fixed when it is created, so nothing else can have changed. The division by zero aborts the
+# message before its other statements run.
+_CONFIRMING_SQL = """
+SELECT 1 / count(*) FROM sessions_app_apikey
+WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
+"""
+
+
+class _Remembered(NamedTuple):
+    key: ApiKey
+    confirming: str
+
+
+class _Unconfirmed(NamedTuple):
+    text: str
+    confirming: str
+
+
+REMEMBERED: ProcessCache[bytes, _Remembered] = ProcessCache(MOST, seconds=SECONDS)  # by a hash of the key's text
+_confirms: ContextVar[bool] = ContextVar("confirms", default=False)  # this request's first message confirms its key
+_unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)  # this request's key
+
+
+def key_with(text: str) -> ApiKey | None:
+    """Return the valid key with this text, or None. Within `confirming`, a cached key is confirmed later."""
+    place = hash_of(text)
+    known = REMEMBERED.get(place)
+    if known and known.key.is_valid() and _confirms.get():
+        _unconfirmed.set(_Unconfirmed(text, known.confirming))
+        return known.key
+    REMEMBERED.drop(place)
+    _unconfirmed.set(None)
+    if key := ApiKey.objects.verify(text):
+        confirming = sql.SQL(_CONFIRMING_SQL).format(key.prefix, key.secret_hash).as_string()
+        REMEMBERED.put(place, _Remembered(key, confirming))
+    return key
+
+
+@receiver([post_save, post_delete], sender=DailyLimit)
+def forget(**_: Any) -> None:
+    """Clear the cache, because custom limits may have been added or removed."""
+    REMEMBERED.clear()
+
+
+@contextmanager
+def confirming() -> Iterator[None]:
+    """Confirm the key of the request in this block with its first database message."""
+    is_nested, outer = _confirms.set(True), _unconfirmed.set(None)
+    try:
+        yield
+    finally:
+        _unconfirmed.reset(outer)
+        _confirms.reset(is_nested)
+
+
+def confirm() -> None:
+    """Confirm the key of this request, if that hasn't happened yet.
+
+    Raises:
+        AuthenticationFailed: The key is no longer valid.
+    """
+    if _unconfirmed.get():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT")
+
+
+class KeyConfirmed(first_statement.Provider):
+    """Confirms a request's key with its first database message."""
+
+    def before(self, *, begins: bool) -> str:
+        unconfirmed = _unconfirmed.get()
+        return unconfirmed.confirming if unconfirmed else ""
+
+    def executed(self) -> None:
+        _unconfirmed.set(None)
+
+    def failed(self, error: DatabaseError) -> None:
+        """Reject the key if its check failed.
+
+        Raises:
+            AuthenticationFailed: The key is no longer valid.
+        """
+        unconfirmed = _unconfirmed.get()
+        if unconfirmed and isinstance(error.__cause__, errors.DivisionByZero):
+            _unconfirmed.set(None)
+            PROVEN.drop(unconfirmed.text)
+            raise AuthenticationFailed(NOT_VALID) from None
 
 
 class Issuer(Protocol):

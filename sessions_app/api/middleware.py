@@ -7,11 +7,11 @@ from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from rest_framework.exceptions import AuthenticationFailed
 
+from sessions_app.api.authentication import confirm, confirming
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
-from sessions_app.api.remembered_keys import confirm, confirming
 from sessions_app.daily_limits import Call, calling
-from sessions_app.database_roles import ADMIN
-from sessions_app.limits import Kind, Unavailable, serving
+from sessions_app.database.database_roles import ADMIN
+from sessions_app.database.statement_timeouts import Kind, Unavailable, serving
 
 
 class BodyLimitMiddleware:

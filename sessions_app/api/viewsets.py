@@ -16,23 +16,37 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from rest_framework import status
 from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.filters import BaseFilterBackend
 from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 from rest_framework.serializers import BaseSerializer, ListSerializer
 from rest_framework.viewsets import GenericViewSet
 
 from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
-from sessions_app.api.filters import ParameterFilter
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
 from sessions_app.api.permissions import HasScope
 from sessions_app.api.person import PersonQuery, gone_is_not_found, key_of, user_id_of
-from sessions_app.limits import Kind, limited
+from sessions_app.database.statement_timeouts import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
 
 M = TypeVar("M", bound=Model)
+
+
+class ParameterFilter(BaseFilterBackend):
+    """Filters a list by query parameters. The viewset's `filters` maps each parameter.
+
+    A parameter is mapped to an ORM lookup, or to a function that receives the QuerySet and the value.
+    """
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        for name in view.filters.keys() & view.validated_data.keys():
+            value, lookup = view.validated_data[name], view.filters[name]
+            queryset = lookup(queryset, value) if callable(lookup) else queryset.filter(**{lookup: value})
+        return queryset
 
 
 def api_router() -> SimpleRouter:

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from sessions_app.imports import jsonl
 from sessions_app.imports.import_sessions import Record, Rejected, Statement
-from sessions_app.imports.records import CannotImport, Owner, public_id
-from sessions_app.imports.source import Source, Unreadable
+from sessions_app.imports.source import CannotImport, Owner, Source, Unreadable, public_id
 
 __all__ = ["FORMATS", "CannotImport", "Format", "Owner", "Source", "Unreadable", "public_id", "recognize"]
 

@@ -19,7 +19,7 @@ from django.db.models import TextField
 from django.db.models.expressions import RawSQL
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.said_hash import SAID_HASH_SQL, said_hashes
+from sessions_app.models.message import SAID_HASH_SQL, said_hashes
 from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
 from sessions_app.transcript.lock_sessions import NamedSession

@@ -9,8 +9,7 @@ from rest_framework.exceptions import ValidationError
 from sessions_app.api.fields import PublicIdField, TextField
 from sessions_app.api.messages import MessageInput
 from sessions_app.imports.import_sessions import Place, Record, Rejected
-from sessions_app.imports.records import CannotImport, Owner, reason_of
-from sessions_app.imports.source import Source
+from sessions_app.imports.source import CannotImport, Owner, Source, reason_of
 from sessions_app.transcript.append import NewMessage
 
 LOOKED_FOR = "JSON lines with user_id, session_id and role (jsonl)"

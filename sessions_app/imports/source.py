@@ -1,4 +1,6 @@
-"""The file of an import, read record by record from JSON lines, a JSON array, or a zip that holds such an array.
+"""What a reader gets: the file of an import, its owner, and the reasons why records are rejected.
+
+The file is read record by record, from JSON lines, a JSON array, or a zip that holds such an array.
 
 Only one record is in memory at a time, with at most `RECORD_MAX` characters and `VALUES_MAX` values, so the size of the
 file doesn't matter, even unpacked. A record that can't be read yields a `Rejected`. For an array, the standard parser
@@ -16,7 +18,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
-from sessions_app.bounded import MIB, ZipRefused, end_of_values, has_more_values, open_member, open_zip
+from pydantic import ValidationError as ShapeError
+from rest_framework.exceptions import ValidationError
+
+from sessions_app.api.fields import PublicIdField
+from sessions_app.bounded_memory import MIB, ZipRefused, end_of_values, has_more_values, open_member, open_zip
 from sessions_app.imports.import_sessions import Rejected
 from sessions_app.refusals import Refusal
 
@@ -25,11 +31,26 @@ VALUES_MAX = 1_000_000  # of a record: lists, objects and the values in them
 CHUNK = MIB
 CONVERSATIONS = re.compile(r"(^|.*/)conversations(-\d+)?\.json")
 TOO_MANY = f"It has more than {VALUES_MAX:,} values."
+REASON_MAX_CHARS = 300
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
+
+_public_id = PublicIdField()
+
+
+class CannotImport(Refusal):
+    """A record, or the whole file, can't be imported. The message says why."""
 
 
 class Unreadable(Refusal):
     """The file can't be read in its format. The message says why."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The person and the agent, for a file that names neither. A blank agent is the default one."""
+
+    user_id: str = ""
+    agent_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -254,3 +275,29 @@ class _ArrayReader:
         more = self._stream.read(max(CHUNK, min(len(rest), RECORD_MAX + CHUNK - len(rest))))
         self._text, self._at, self._has_few_values = rest + more, 0, False
         return bool(more)
+
+
+def public_id(value: str) -> str:
+    """Return an id, validated as in the API.
+
+    Raises:
+        CannotImport: The id is not valid. The message says why.
+    """
+    try:
+        return str(_public_id.run_validation(value))
+    except ValidationError as error:
+        raise CannotImport(reason_of(error)) from None
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason for an error, without the file's text."""
+    if isinstance(error, ShapeError):
+        details = [f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors(include_input=False)]
+        reason = "; ".join(details)
+    elif isinstance(error, ValidationError):
+        reason = json.dumps(error.detail, ensure_ascii=False)
+    elif isinstance(error, RecursionError):
+        reason = "It is nested too deeply."
+    else:
+        reason = str(error)
+    return reason[:REASON_MAX_CHARS]

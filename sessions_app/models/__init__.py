@@ -1,11 +1,10 @@
 """The transcript's tables, one module per concept."""
 
 from sessions_app.models.api_key import ApiKey
-from sessions_app.models.application import Application
+from sessions_app.models.application import Application, LoginLimit
 from sessions_app.models.archive import Archive
 from sessions_app.models.daily_limit import DailyLimit, DailyUsage
 from sessions_app.models.event import Event
-from sessions_app.models.login_limit import LoginLimit
 from sessions_app.models.message import Message
 from sessions_app.models.searched import Searched
 from sessions_app.models.session import Session

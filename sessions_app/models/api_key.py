@@ -1,8 +1,8 @@
 """API keys.
 
 A key has the form `mem_<prefix>_<secret>`. The row is found by its indexed prefix. The prefix of a person's own key
-starts with a u, so `memoryproject.front` needs no query to recognize it. The secret has 256 random bits, and only its
-SHA-256 is stored: slow hashes protect guessable passwords, but would only slow down requests here.
+starts with a u, so the web process needs no query to recognize it. The secret has 256 random bits, and only its SHA-256
+is stored: slow hashes protect guessable passwords, but would only slow down requests here.
 """
 
 import hashlib
@@ -16,11 +16,11 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from sessions_app.authenticated_cache import PROVEN
+from sessions_app.database.sql import columns, first
 from sessions_app.limited_operators import unlimited
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
-from sessions_app.proven import PROVEN
-from sessions_app.rows import columns, first
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
 EXPORT, CHAT = "export", "chat"  # token scopes; a key that may read may also export, and one that may write may chat

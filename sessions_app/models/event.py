@@ -18,6 +18,8 @@ USER_READ = "user_read"
 USER_EXPORTED = "user_exported"
 READINGS = (USER_READ, USER_EXPORTED)
 READ_EVERY = timedelta(hours=1)  # opening the same page again within this time adds no event
+KEY_ACTOR = "key:"  # the prefix of an actor that is an API key; the key's own prefix follows
+ACTORS_IN_WORDS = {"append": "new messages", "retain": "retention"}
 
 # FOR KEY SHARE waits for an erasure. The erased person then gets no event. See `UserProfile.objects.hold`.
 NOTE_READING_SQL = f"""
@@ -105,3 +107,11 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type.replace('_', ' ')} {self.created_at:%Y-%m-%d %H:%M}"
+
+
+def named_actor(actor: str, key_name: str | None = None) -> str:
+    """Return an actor in words, such as "operator eve", or the name of its key if that is known."""
+    if key_name and actor.startswith(KEY_ACTOR):
+        return f"key “{key_name}”"
+    kind, _, name = actor.partition(":")
+    return f"{ACTORS_IN_WORDS.get(kind, kind.replace('_', ' '))} {name}".strip()

@@ -1,11 +1,13 @@
 """A session's messages: turns, the remaining rows of archived turns, and partition events."""
 
-from collections.abc import Collection
+import hashlib
+import json
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, Self
 
 from django.contrib.postgres.indexes import BrinIndex
-from django.db import connections, models
+from django.db import connection, connections, models
 from django.db.models import Q
 from django.db.models.base import ModelState
 from django.db.models.expressions import RawSQL
@@ -16,7 +18,6 @@ from sessions_app.lexemes import VERSION
 from sessions_app.models.searched import Searched, SearchedQuerySet
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
-from sessions_app.said_hash import SAID_HASH_SQL
 
 SequenceRange = tuple[int, int]  # the first and last turn, inclusive
 
@@ -46,6 +47,16 @@ def ids_at_places(*kinds: str) -> str:
     places = "unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)"
     return f"ARRAY(SELECT COALESCE({at_place}) FROM {places})"  # noqa: S608 (constants)
 
+
+# A 16-byte hash of a row, in hexadecimal, to compare a message with one whose text is only in an archive. PostgreSQL
+# computes it from the stored payload, so the order of a payload's keys doesn't matter. It is raw SQL, because the ORM
+# takes longer to build the expression than PostgreSQL to archive a person's turns. Column names are unqualified, so use
+# it only in statements about one table.
+SAID_HASH_SQL = "md5(md5(content) || COALESCE(payload::text, ''))"
+_OF_PAYLOADS_SQL = f"""
+SELECT {SAID_HASH_SQL} FROM unnest(%s::text[], %s::text[]::jsonb[]) WITH ORDINALITY AS
+    sent (content, payload, position) ORDER BY position
+"""  # noqa: S608 (our own expression)
 
 # Retracted messages lose their hash, because it would let an attacker verify guesses of their content.
 _KEPT_HASH_SQL = f"""
@@ -280,3 +291,20 @@ def _constant_defaults() -> dict[str, Any]:
 def spoken(name: str, content: str) -> str:
     """Return a text with its speaker's name before it, unless the text already starts with the name."""
     return f"{name}: {content}" if name and content and not content.startswith(f"{name}:") else content
+
+
+def said_hashes(said: Sequence[tuple[str, Any]]) -> list[str]:
+    """Return the hashes of contents with their payloads. One query if there are payloads, none otherwise."""
+    with_payload = [position for position, (_content, payload) in enumerate(said) if payload is not None]
+    hashes = [_md5(_md5(content)) for content, _payload in said]
+    if with_payload:
+        columns = [said[n][0] for n in with_payload], [json.dumps(said[n][1]) for n in with_payload]
+        with connection.cursor() as cursor:
+            cursor.execute(_OF_PAYLOADS_SQL, columns)
+            for position, (of_both,) in zip(with_payload, cursor.fetchall(), strict=True):
+                hashes[position] = of_both
+    return hashes
+
+
+def _md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()

@@ -11,9 +11,9 @@ from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
+from sessions_app.database.sql import columns, first
 from sessions_app.models.event import Event
 from sessions_app.models.user_profile import UserProfile
-from sessions_app.rows import columns, first
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"

@@ -13,7 +13,7 @@ from django.db import connection, models
 from django.db.models import F, Func, Value
 from django.db.models.functions import Concat, Left
 
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models.application import DEFAULT, Application
 
 PROFILE_LIST_MAX = 50

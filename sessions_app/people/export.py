@@ -15,6 +15,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from django.utils import timezone
 
+from sessions_app.database.several_servers import read_as_of_now
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.people.export_format import FORMAT, VERSION, Exporting, File, Line, plain
 from sessions_app.people.provenance import Provenance, declared
@@ -22,7 +23,6 @@ from sessions_app.refusals import Refusal
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
-from sessions_app.several_servers import read_as_of_now
 
 README = """Everything that is stored about one person.
 

@@ -21,11 +21,10 @@ from django.db.models import Min
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from sessions_app.bounded import MIB, ZipRefused, has_more_values, most_values, open_member, open_zip
-from sessions_app.insert import insert_as_they_are, insert_unless_there
+from sessions_app.bounded_memory import MIB, OnDisk, ZipRefused, has_more_values, most_values, open_member, open_zip
+from sessions_app.database.sql import insert_as_they_are, insert_unless_there
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, NameOf, Restored, Shape, batched
-from sessions_app.people.on_disk import OnDisk
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 

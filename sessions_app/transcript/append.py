@@ -22,11 +22,11 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from sessions_app import lexemes
-from sessions_app.context_ids import check_context_id
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.message import said_hashes
 from sessions_app.refusals import Conflict
-from sessions_app.said_hash import said_hashes
-from sessions_app.tokens import estimate_tokens, weighted
+from sessions_app.security.context_ids import check_context_id
+from sessions_app.text.tokens import estimate_tokens, weighted
 from sessions_app.transcript.lock_sessions import NamedSession, locked_sessions
 from sessions_app.transcript.store import store
 

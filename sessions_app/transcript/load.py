@@ -15,8 +15,8 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Count, F, Min, QuerySet
 
+from sessions_app.database.sql import microseconds_of, time_of
 from sessions_app.models import Message, Session
-from sessions_app.rows import microseconds_of, time_of
 
 _COLUMNS = """sequence, kind, role, content, tool_name, name, payload, tokens, created_at, external_id, moment_id,
     retracted_at, metadata"""

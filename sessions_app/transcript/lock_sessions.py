@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import columns, insert_unless_there, read
 from sessions_app.models import Session, UserProfile
-from sessions_app.rows import columns, read
 
 # Always in the same order, to avoid deadlocks between transactions that lock several sessions.
 _LOCK_SQL = """

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import connection
 
-from sessions_app.copy_rows import copy_rows, update_rows
+from sessions_app.database.sql import copy_rows, update_rows
 from sessions_app.models import Message, Session
 
 # The columns of a session that an append writes.

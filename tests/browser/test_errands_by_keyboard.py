@@ -17,7 +17,7 @@ from moments_app.models import EngineCall, FailureGroup, Job, MemoryAtom, Prompt
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import ApiKey, Session, UserProfile
-from sessions_app.staff import role_of
+from sessions_app.security.staff import role_of
 from sessions_app.transcript.append import NewMessage, append
 from tests.browser.keyboard import Keyboard
 from tests.support import openai_server as behave

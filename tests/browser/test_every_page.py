@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 from memory_extras.oauth.models import Assistant
 from sessions_app.admin.links import page_url
 from sessions_app.models import ApiKey, Application, UserProfile
-from sessions_app.staff import invitation_to, invite
+from sessions_app.security.staff import invitation_to, invite
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import Address, every_address, every_page
 from tests.support.furnished import furnish

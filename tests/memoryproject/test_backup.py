@@ -17,7 +17,7 @@ from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memoryproject.backup import column
+from memoryproject.database.backup import column
 from memoryproject.postgresql import programs
 from moments_app.models import EmbeddingModel, Moment
 from sessions_app.models import Archive, Message, UserProfile

@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memoryproject.checks import DEGRADING, READY, SHOWN, Facts, Level, findings, judge
-from memoryproject.site_state import Change, State, note_refused_providers
+from memoryproject.status.checks import DEGRADING, READY, SHOWN, Facts, Level, findings, judge
+from memoryproject.status.site_state import Change, State, note_refused_providers
 from moments_app.models import Job
 from sessions_app.clock import PUT_BACK, write_event
 from sessions_app.models import UserProfile
@@ -62,7 +62,7 @@ def test_checks_of_one_page_share_their_queries(ada: UserProfile) -> None:
 
 
 def test_no_further_checks_run_after_one_that_finds_the_site_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memoryproject.checks.fits", False)
+    monkeypatch.setattr("memoryproject.status.checks.fits", False)
     with newer_version():
         assert [(finding.name, finding.level) for finding in findings(SHOWN, Facts())] == [("migrations", Level.DOWN)]
 

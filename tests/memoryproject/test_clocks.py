@@ -17,17 +17,17 @@ from django_q.models import Schedule
 from pytest_django.fixtures import Settings
 
 from memory_extras.oauth.models import Code, Consent
-from memoryproject import clocks
-from memoryproject.checks import judge
+from memoryproject.database import clocks
 from memoryproject.schedules import put_schedules_back, run_schedule, schedules
-from memoryproject.site_state import State
+from memoryproject.status.checks import judge
+from memoryproject.status.site_state import State
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS
-from sessions_app import second_factor
 from sessions_app.clock import PUT_BACK, Times, put_back, report
-from sessions_app.database_roles import WORKER_ROLE
+from sessions_app.database.database_roles import WORKER_ROLE
 from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.security import second_factor
 from tests.support import processes
 from tests.support.furnished import furnish
 from tests.support.kept_rows import KeptRows

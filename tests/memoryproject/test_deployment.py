@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 
 from memoryproject.embedded import server
-from sessions_app.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE, administrators_sql
+from sessions_app.database.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE, administrators_sql
 from tests.support.processes import manage
 
 PROCESSES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)

@@ -14,11 +14,11 @@ import pytest
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from memoryproject import fair_shares
-from memoryproject.fair_shares import Caller, FairShares, in_thread_of_caller
-from memoryproject.front import Threads
-from memoryproject.refused import Refused
-from sessions_app.limits import Deadline, until
+from memoryproject.serving import fair_shares
+from memoryproject.serving.fair_shares import Caller, FairShares, in_thread_of_caller
+from memoryproject.serving.front import Threads
+from memoryproject.serving.refused import Refused
+from sessions_app.database.statement_timeouts import Deadline, until
 from sessions_app.models import ApiKey, Application, Session, UserProfile
 from tests.support.http import status_of
 from tests.support.locks import row_locked
@@ -118,7 +118,7 @@ def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
 ) -> None:
     async def most(caller: Caller, other: Caller | None) -> int:
         shares, threads, held = FairShares(), Threads(4), Counter[str]()
-        monkeypatch.setattr("memoryproject.front.FAIR_SHARES", shares)
+        monkeypatch.setattr("memoryproject.serving.front.FAIR_SHARES", shares)
 
         async def use_a_thread() -> None:
             async with shares.one(lambda: caller), threads.one("", "", caller), in_thread_of_caller():

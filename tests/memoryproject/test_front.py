@@ -13,10 +13,10 @@ import pytest
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 
-from memoryproject import front
-from memoryproject.fair_shares import NOBODY
-from memoryproject.front import Threads, person_of
-from memoryproject.pulse import Pulse
+from memoryproject.database.probe import Pulse
+from memoryproject.serving import front
+from memoryproject.serving.fair_shares import NOBODY
+from memoryproject.serving.front import Threads, person_of
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support.frozen import gate
 from tests.support.http import status_of

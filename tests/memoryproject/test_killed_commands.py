@@ -21,8 +21,8 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from pytest_django.fixtures import Settings
 
-from memoryproject.backup import compare
 from memoryproject.conf import RetentionSettings
+from memoryproject.database.backup import compare
 from moments_app.models import EmbeddingModel, PromptResource, Retraction, TurnEmbedding
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.utils.log import log_response
 
-from memoryproject.log_routes import UNKNOWN, RoutesOnly
+from memoryproject.serving.request_log import UNKNOWN, RoutesOnly
 from sessions_app.models import UserProfile
 from tests.support.api import Api
 from tests.support.operator import operator

@@ -160,7 +160,7 @@ def test_usage_is_counted_by_application_and_an_application_sees_only_its_own(se
 COUNTING = """
 import asyncio
 from prometheus_client import CollectorRegistry, generate_latest
-from memoryproject.http_figures import measured, register
+from memoryproject.serving.observation import measured, register
 
 async def sent(message): ...
 

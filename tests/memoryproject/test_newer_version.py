@@ -12,8 +12,8 @@ from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memoryproject import checks
 from memoryproject.conf import BASE_DIR
+from memoryproject.status import checks
 from tests.support.newer import newer_version
 from tests.support.processes import database_url, environment, free_port, manage
 from tests.support.waiting import TIMEOUT

@@ -11,11 +11,11 @@ import pytest
 from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
-from memoryproject import notify
 from memoryproject.conf import NotifySettings
-from memoryproject.notify import Channel, Command, Delivery, Webhook, channels
-from memoryproject.signed_post import NotReceived
-from memoryproject.site_state import Change, State
+from memoryproject.status import notifications
+from memoryproject.status.notifications import Channel, Command, Delivery, Webhook, channels
+from memoryproject.status.site_state import Change, State
+from memoryproject.status.webhooks import NotReceived
 from tests.support.receiver import Receiver
 
 CHANGE = Change(State.DOWN, "up", datetime(2026, 3, 2, 9, 30, tzinfo=UTC), ["It hangs.", "Nobody knows why."])
@@ -88,7 +88,7 @@ def test_a_command_gets_the_change_and_no_settings(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 def test_a_command_that_fails_hangs_or_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "SECONDS", 0.2)
+    monkeypatch.setattr(notifications, "SECONDS", 0.2)
     for command, why in {"false": "status 1", "sleep 60": "did not finish", "/nowhere/x; echo": "No such file"}.items():
         with pytest.raises(NotReceived, match=why):
             Command(command).tell(CHANGE)

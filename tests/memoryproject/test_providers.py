@@ -4,9 +4,9 @@ import pytest
 from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
-from memoryproject.providers import refusals
-from memoryproject.site_state import refused_providers
-from memoryproject.watch import ProviderChecks
+from memoryproject.status.providers import refusals
+from memoryproject.status.site_state import refused_providers
+from memoryproject.status.watchdog import ProviderChecks
 from tests.support.openai_server import OpenAIServer, error
 from tests.support.waiting import wait_until
 
@@ -58,7 +58,7 @@ def test_a_busy_or_broken_provider_is_not_a_refusal(model_server: OpenAIServer, 
 def test_a_refusal_is_stored_until_the_key_is_accepted(
     embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memoryproject.watch.ASK_AGAIN", 0.0)
+    monkeypatch.setattr("memoryproject.status.watchdog.ASK_AGAIN", 0.0)
     embeddings_server.models = error(401)
     checks = ProviderChecks()
 

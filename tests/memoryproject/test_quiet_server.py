@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 from uvicorn import Config
 
-from memoryproject.quiet_server import QuietServer
+from memoryproject.serving.quiet_server import QuietServer
 
 
 @pytest.mark.slow

@@ -12,11 +12,12 @@ from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memoryproject import asgi, strangers
-from memoryproject.addresses import subscriber
-from memoryproject.strangers import Buckets, Strangers, address_of, secret_of
+from memoryproject import asgi
+from memoryproject.serving import anonymous_throttle
+from memoryproject.serving.addresses import subscriber
+from memoryproject.serving.anonymous_throttle import Buckets, Strangers, address_of, secret_of
+from sessions_app.authenticated_cache import PROVEN
 from sessions_app.models import ApiKey
-from sessions_app.proven import PROVEN
 from tests.support.live import live_site
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,8 +39,8 @@ DOORS = {
 def site(transactional_db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A site that received no calls yet. Its clock stands still, so no bucket is refilled."""
     settings.ANONYMOUS_RATE = 1
-    monkeypatch.setattr(strangers, "AT_ONCE", MANY)
-    monkeypatch.setattr(strangers, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr(anonymous_throttle, "AT_ONCE", MANY)
+    monkeypatch.setattr(anonymous_throttle, "time", SimpleNamespace(monotonic=lambda: 100.0))
     monkeypatch.setattr(asgi, "_strangers", Strangers())
     with live_site() as url:
         yield url
@@ -151,8 +152,8 @@ def test_buckets_are_refilled_and_their_number_is_limited(settings: Settings, mo
     settings.ANONYMOUS_RATE = 2
     clock = SimpleNamespace(now=100.0)
     clock.monotonic = lambda: clock.now
-    monkeypatch.setattr(strangers, "time", clock)
-    monkeypatch.setattr(strangers, "ADDRESSES", 3)
+    monkeypatch.setattr(anonymous_throttle, "time", clock)
+    monkeypatch.setattr(anonymous_throttle, "ADDRESSES", 3)
     buckets = Buckets()
     assert [buckets.take("a") for _ in range(21)] == [0.0] * 20 + [0.5]
     clock.now += 0.5
@@ -167,11 +168,11 @@ def test_buckets_are_refilled_and_their_number_is_limited(settings: Settings, mo
 def test_no_prefix_is_known_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     _, text = ApiKey.objects.issue("issued")
     prefix = text.split("_")[1]
-    assert asyncio.run(strangers.Issued().has(prefix))
+    assert asyncio.run(anonymous_throttle.Issued().has(prefix))
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE sessions_app_apikey RENAME TO hidden")
     try:
-        assert not asyncio.run(strangers.Issued().has(prefix))
+        assert not asyncio.run(anonymous_throttle.Issued().has(prefix))
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE hidden RENAME TO sessions_app_apikey")

@@ -6,9 +6,9 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from memoryproject import vacuum as module
-from memoryproject.vacuum import Vacuumed, vacuum
-from sessions_app.database_roles import WORKER_ROLE, let_roles_work
+from memoryproject.database import vacuum as module
+from memoryproject.database.vacuum import Vacuumed, vacuum
+from sessions_app.database.database_roles import WORKER_ROLE, let_roles_work
 from sessions_app.models import UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user

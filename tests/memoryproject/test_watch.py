@@ -10,10 +10,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from memoryproject import checks, patience
-from memoryproject.notify import Webhook
-from memoryproject.patience import Away, database
-from memoryproject.site_state import (
+from memoryproject.database import timeouts
+from memoryproject.database.timeouts import Away, database
+from memoryproject.status import checks
+from memoryproject.status.notifications import Webhook
+from memoryproject.status.site_state import (
     CHANGED,
     Change,
     last_change,
@@ -22,7 +23,7 @@ from memoryproject.site_state import (
     refused_providers,
     restarts,
 )
-from memoryproject.watch import Watch
+from memoryproject.status.watchdog import Watch
 from moments_app.models import Job
 from sessions_app.models import Event, UserProfile
 from tests.support.newer import newer_version
@@ -61,7 +62,7 @@ class Watched:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the database more time, so a busy machine does not make it count as down."""
-    used: tuple[Any, ...] = (patience.limited, patience.database, patience.connected)
+    used: tuple[Any, ...] = (timeouts.limited, timeouts.database, timeouts.connected)
     for context in used:
         monkeypatch.setattr(context.__wrapped__, "__defaults__", (float(TIMEOUT),))
 

@@ -18,13 +18,12 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject import webhooks
 from memoryproject.conf import WebhookSettings
-from memoryproject.signed_post import NotReceived, post
-from memoryproject.webhooks import SENDERS, send, serve
+from memoryproject.status import webhooks
+from memoryproject.status.webhooks import SENDERS, NotReceived, post, send, serve
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import KEPT_TRYING, LEASE, Occasion
-from sessions_app import wake
+from sessions_app.database import wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user

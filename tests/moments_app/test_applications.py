@@ -14,7 +14,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memoryproject import front
+from memoryproject.serving import front
 from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.mcp.connection import CURRENT, Connection

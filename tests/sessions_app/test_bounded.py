@@ -11,11 +11,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryproject.conf import BASE_DIR
-from sessions_app.bounded import end_of_values, has_more_values, most_values
+from sessions_app.bounded_memory import OnDisk, end_of_values, has_more_values, most_values
 from sessions_app.models import UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
-from sessions_app.people.on_disk import OnDisk
 from tests.support.extras import needs
 from tests.support.memory import peak_memory
 from tests.support.processes import environment

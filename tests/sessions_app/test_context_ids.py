@@ -5,8 +5,8 @@ from uuid import uuid4
 import pytest
 from pytest_django.fixtures import Settings
 
-from sessions_app.context_ids import UnknownContext, check_context_id, new_context_id
 from sessions_app.models import UserProfile
+from sessions_app.security.context_ids import UnknownContext, check_context_id, new_context_id
 
 ADA = UserProfile(user_id="ada", application_id=1)
 

@@ -10,11 +10,11 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from memoryproject.apps import own_logins
-from memoryproject.health import readiness
 from memoryproject.schedules import schedules
+from memoryproject.status.health import readiness
 from moments_app.models import EmbeddingModel, Job, Moment
 from moments_app.moments.build import BuildMoments
-from sessions_app.database_roles import (
+from sessions_app.database.database_roles import (
     ADMIN,
     ADMIN_ROLE,
     WEB_ROLE,

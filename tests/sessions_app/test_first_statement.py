@@ -4,10 +4,10 @@ import pytest
 from django.db import connection, transaction
 from psycopg import sql
 
-from sessions_app.database_roles import ADMIN, ADMIN_ROLE, taking
-from sessions_app.first_statement import SNAPSHOT
+from sessions_app.database.database_roles import ADMIN, ADMIN_ROLE, taking
+from sessions_app.database.first_statement import SNAPSHOT
+from sessions_app.database.statement_timeouts import Kind, limited
 from sessions_app.limited_operators import OPERATOR_ROLE, operating_in
-from sessions_app.limits import Kind, limited
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
 

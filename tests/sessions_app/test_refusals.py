@@ -11,15 +11,15 @@ from django.urls.resolvers import URLResolver
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.exceptions import ValidationError
 
-from memoryproject.description import description
+from memoryproject.serving.schema_view import description
 from sessions_app.api.errors import api_exception
 from sessions_app.api.viewsets import ApiViewSet
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand
 from sessions_app.refusals import Conflict, Refusal
 
 ROOT = Path(__file__).parents[2]
 # These errors are not about requests: misuse of a function, and the hook by which `json` rejects a constant.
-NO_REFUSALS = {"moments_app/engines/embeddings.py", "moments_app/models/prompt.py", "sessions_app/api/parsers.py"}
+NO_REFUSALS = {"moments_app/engines/embeddings.py", "moments_app/models/prompt.py", "sessions_app/api/json_bodies.py"}
 
 
 def _raises_bare(path: Path) -> bool:

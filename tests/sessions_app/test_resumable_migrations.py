@@ -11,7 +11,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations import CreateModel
 from django.db.models import CASCADE, AutoField, ForeignKey, Index
 
-from sessions_app.resumable_migrations import make_resumable
+from sessions_app.database.resumable_migrations import make_resumable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from memoryproject.groups import groups
 from sessions_app.models import Application, Event, Session
-from sessions_app.staff import ROLES, invitation_to, invite, role_of, state_of
+from sessions_app.security.staff import ROLES, invitation_to, invite, role_of, state_of
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, list_url, page, queries_of
 

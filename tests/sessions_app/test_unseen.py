@@ -13,8 +13,8 @@ from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.streams.release import CannotRelease, quotes, release
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
+from sessions_app.text.invisible_characters import all_without_unseen, has_unseen, with_unseen_written, without_unseen
 from sessions_app.transcript.append import NewMessage, append
-from sessions_app.unseen import all_without_unseen, has_unseen, with_unseen_written, without_unseen
 from tests.support.api import Api
 from tests.support.operator import operator
 from tests.support.pages import change_url, page

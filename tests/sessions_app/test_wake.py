@@ -16,13 +16,13 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.process_tree import WAKE, signals_as_bytes
 from moments_app.jobs import worker as jobs_worker
-from moments_app.jobs.retry_all import retry_all
+from moments_app.jobs.steer import retry_all
 from moments_app.jobs.worker import keep_time
 from moments_app.models import Job
-from sessions_app import wake
+from sessions_app.database import wake
+from sessions_app.database.wake import Bell, Channel, Waker, wake_workers
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import append
-from sessions_app.wake import Bell, Channel, Waker, wake_workers
 from tests.support.concurrency import at_once
 from tests.support.transcript import turns
 from tests.support.waiting import wait_until

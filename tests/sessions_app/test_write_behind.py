@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from django.db import connection
 
-from sessions_app import write_behind
-from sessions_app.write_behind import WriteBehind
+from sessions_app.database import deferred_writes
+from sessions_app.database.deferred_writes import WriteBehind
 from tests.support.processes import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,7 +50,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_behind, "EVERY", 0.01)
+    monkeypatch.setattr(deferred_writes, "EVERY", 0.01)
     writer = Writer(cut)
     behind = WriteBehind("test", writer)
     behind.note(1)  # no later item triggers the retry
@@ -60,7 +60,7 @@ def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyP
 
 
 def test_failed_items_stay_first_and_the_oldest_are_dropped_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_behind, "MOST_WAITING", 3)
+    monkeypatch.setattr(deferred_writes, "MOST_WAITING", 3)
 
     def meanwhile() -> None:
         behind.note(4)

@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, reverse
 
 from moments_app.models import MemoryAtom
 from sessions_app.models import Session, UserProfile
-from sessions_app.staff import invitation_to
+from sessions_app.security.staff import invitation_to
 
 # The values of URL arguments other than the model's primary key: a text, a function that returns one, or a model, whose
 # first row is used. If a new page has another argument, add it here.

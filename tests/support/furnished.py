@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from memoryproject.settings import CONF
-from memoryproject.site_state import RESTARTED, Change, State
+from memoryproject.status.site_state import RESTARTED, Change, State
 from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
 from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models import (
@@ -37,7 +37,6 @@ from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.release import extend, release
-from sessions_app.context_ids import new_context_id
 from sessions_app.models import (
     ApiKey,
     Archive,
@@ -49,7 +48,8 @@ from sessions_app.models import (
 )
 from sessions_app.models.daily_limit import today
 from sessions_app.people.erase import Erased
-from sessions_app.staff import invite
+from sessions_app.security.context_ids import new_context_id
+from sessions_app.security.staff import invite
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.streams import fold, note, shard, written

@@ -145,7 +145,7 @@ class _Steps:
         from django.core.files.storage import storages
         from django.db.backends.base.base import BaseDatabaseWrapper
 
-        from memoryproject import restore
+        from memoryproject.database import restore
         from memoryproject.postgresql import programs
 
         counted: dict[Any, tuple[str, ...]] = {

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import uvicorn
 from django.db import connection
 
-from memoryproject import pulse
 from memoryproject.asgi import application
+from memoryproject.database import probe
 from tests.support.waiting import TIMEOUT
 
 END_SECONDS = 20  # for current requests
@@ -58,7 +58,7 @@ def live_site() -> Iterator[str]:
     """
     server = _Server(uvicorn.Config(application, log_level="critical", lifespan="off", proxy_headers=False))
     at_once = patch.dict(connection.settings_dict, CONN_MAX_AGE=0)
-    patient = patch.object(pulse, "PATIENCE", TIMEOUT)
+    patient = patch.object(probe, "PATIENCE", TIMEOUT)
     with at_once, patient, socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -68,8 +68,8 @@ def live_site() -> Iterator[str]:
         finally:
             server.end()
             thread.join()
-            if pulse.PULSE._connection:
-                pulse.PULSE._connection.close()
+            if probe.PULSE._connection:
+                probe.PULSE._connection.close()
 
 
 @contextmanager

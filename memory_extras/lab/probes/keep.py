@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from memory_extras.lab.models import Probe
 from memory_extras.lab.models.probe import EXPECTED_MAX_CHARS, NO_WORD, QUESTION_MAX_CHARS
 from moments_app.models.atom import content_hash
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.lexemes import whole_words
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict, Refusal

@@ -17,7 +17,7 @@ from moments_app.context.request import ContextRequest
 from moments_app.context.serve import assembled
 from moments_app.jobs.process import ClaimLost, Lane, Process, ProcessInput, Progress, Skipped
 from moments_app.models import Job
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Message, Session
 from sessions_app.row_security import acting_for
 

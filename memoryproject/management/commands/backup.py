@@ -1,7 +1,57 @@
+from abc import abstractmethod
 from pathlib import Path
+from typing import Any, ClassVar
 
-from memoryproject.backup import Manifest, Say, backup
-from memoryproject.management.backup_command import BackupCommand
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from memoryproject.database.backup import BackupError, Manifest, Say, backup
+
+
+class BackupCommand(BaseCommand):
+    """A command that writes or restores one backup file, and prints its contents.
+
+    Attributes:
+        done: Printed at the end, with the placeholders `file` and `what`.
+    """
+
+    done: ClassVar[str]
+
+    @abstractmethod
+    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
+        """Write or restore the backup.
+
+        Raises:
+            BackupError: It failed. The message says why.
+        """
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path)
+        parser.add_argument(
+            "--passphrase-file",
+            type=Path,
+            metavar="FILE",
+            help="file whose first line is the passphrase that encrypts the key",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        try:
+            passphrase = _passphrase(options["passphrase_file"])
+            manifest = self.act(options["file"], self.stdout.write, passphrase)
+        except BackupError as error:
+            raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(f"{error.filename or options['file']}: {error.strerror}.") from error
+        return self.done.format(file=options["file"], what=f"{manifest.rows:,} rows in {len(manifest.tables)} tables")
+
+
+def _passphrase(path: Path | None) -> str:
+    """Return the first line of a file, or a blank string without a file."""
+    if path is None:
+        return ""
+    passphrase = path.read_text().partition("\n")[0]
+    if not passphrase:
+        raise BackupError(f"{path} has no passphrase on its first line.")
+    return passphrase
 
 
 class Command(BackupCommand):

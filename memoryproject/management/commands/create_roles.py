@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from sessions_app.database_roles import administrators_sql
+from sessions_app.database.database_roles import administrators_sql
 
 
 class Command(BaseCommand):

@@ -12,10 +12,10 @@ import structlog
 from django.core.management.base import BaseCommand
 
 from memoryproject import forks
-from memoryproject.patience import Away, database
+from memoryproject.database.timeouts import Away, database
+from memoryproject.database.verification import refuse_newer
 from memoryproject.process_tree import Tree, apart, die_with_parent, end_as_by_ctrl_c
-from memoryproject.site_state import note_restart
-from memoryproject.verification import refuse_newer
+from memoryproject.status.site_state import note_restart
 
 logger = structlog.get_logger(__name__)
 

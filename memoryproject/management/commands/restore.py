@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from memoryproject.backup import Manifest, Say
-from memoryproject.management.backup_command import BackupCommand
-from memoryproject.restore import restore
+from memoryproject.database.backup import Manifest, Say
+from memoryproject.database.restore import restore
+from memoryproject.management.commands.backup import BackupCommand
 
 
 class Command(BackupCommand):

@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from memoryproject import checks, embeddings, forks
+from memoryproject import embeddings, forks
 from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
 from memoryproject.own_site import open_url
@@ -32,7 +32,8 @@ from memoryproject.process_tree import (
     in_fork,
     marked,
 )
-from memoryproject.site_state import note_restart
+from memoryproject.status import checks
+from memoryproject.status.site_state import note_restart
 from sessions_app.models import ApiKey, UserProfile
 
 OPERATOR = "operator"

@@ -3,8 +3,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memoryproject.backup import BackupError, compare
-from memoryproject.verification import verify
+from memoryproject.database.backup import BackupError, compare
+from memoryproject.database.verification import verify
 
 
 class Command(BaseCommand):

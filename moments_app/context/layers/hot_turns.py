@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
+from moments_app.context.caches import KEPT_TURNS
 from moments_app.context.input import ContextInput, LiveTurn
 from moments_app.context.item import Item
-from moments_app.context.kept_turns import KEPT_TURNS
 from moments_app.turns.corrected import correction_marks
 from moments_app.turns.superseded import end_marks
 from moments_app.turns.tool_pairs import tool_calls

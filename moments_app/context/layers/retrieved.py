@@ -19,8 +19,8 @@ from moments_app.recall.search import recall
 from moments_app.recall.spans import Span, span_in
 from sessions_app.models import UserProfile
 from sessions_app.retention.read_archived import UNREADABLE
-from sessions_app.shorten import shorten_middle
-from sessions_app.tokens import estimate_tokens
+from sessions_app.text.shorten import shorten_middle
+from sessions_app.text.tokens import estimate_tokens
 
 STATIC = False
 MAX_CHARS, LEAST_CHARS = 600, 350  # maximum characters of a result: for large and for small budgets

@@ -12,9 +12,9 @@ from moments_app.engines.calls.formation import (
     FormationRequest,
     StreamSection,
 )
-from moments_app.engines.extractive.digest import is_lesson
 from moments_app.engines.extractive.language import content_words, language_of
 from moments_app.engines.extractive.sentences import Sentence, read
+from moments_app.engines.extractive.texts import is_lesson
 
 SHARED = 2  # minimum words that a sentence shares with a shard's prompt
 PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person

@@ -1,15 +1,16 @@
 """Moments: a window divided by pauses and vocabulary. Each part has its most central sentences and key phrases."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
+from moments_app.engines import times
 from moments_app.engines.calls.moments import DraftMoment, MomentAnswer, MomentRequest
-from moments_app.engines.extractive.feelings import feelings
 from moments_app.engines.extractive.language import ENGLISH
-from moments_app.engines.extractive.persons import persons_in
 from moments_app.engines.extractive.phrases import Counted, counted
 from moments_app.engines.extractive.segments import segment
 from moments_app.engines.extractive.sentences import Sentence, Window, dated, fallback, information, read, telling
+from moments_app.engines.tables import any_of
 from moments_app.engines.transcript import Turn
 
 SUMMARY_SENTENCES = 3
@@ -19,6 +20,22 @@ DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would 
 TAGS = 6
 NAME_MAX = 60  # characters
 _WORDS = re.compile(r"[^\W_]+")
+_NAME = re.compile(
+    rf"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:{any_of('kin', 'pets')}),? "
+    r"([A-Z][a-zà-öø-ÿ]+(?:-[A-Z][a-zà-öø-ÿ]+)?)\b|\b(?:named|called|name is|name's) ([A-Z][a-zà-öø-ÿ]{2,})\b"
+)
+_CAPITALISED = re.compile(
+    r"(?<=[a-zà-öø-ÿ,;] )([A-Z][a-zà-öø-ÿ]{2,})(?='s\b| (?:said|says|told|asked|wants|thinks|called)\b)"
+)
+_NO_NAMES = times.calendar_names().union("Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure".split())
+FEELINGS = (
+    "joy excitement gratitude pride relief hope worry frustration anger sadness disappointment exhaustion surprise"
+).split()
+MOST_FEELINGS = 4
+_BEFORE = 4  # maximum words between a negation and a feeling
+_PATTERNS = {name: re.compile(rf"\b(?:{any_of(name)})\b", re.IGNORECASE) for name in FEELINGS}
+_DENIED = re.compile(rf"\b(?:{any_of('negations')})\b(?:\W+\w+){{0,{_BEFORE}}}\W*$", re.IGNORECASE)
+_OWN = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Ww]e|[Uu]s)\b|^(?:so|feeling|really|super|very|just)\b", re.IGNORECASE)
 
 
 def build_moments(request: MomentRequest) -> MomentAnswer:
@@ -116,3 +133,35 @@ def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
 def _feelings(spoken: Sequence[Sentence]) -> list[str]:
     own = [one for one in spoken if one.turn.role == "user" and one.language == ENGLISH and not one.is_question]
     return feelings(one.text for one in own)
+
+
+# --- people and feelings ---
+
+
+def persons_in(own: Iterable[Sentence]) -> list[str]:
+    """Return the named speakers, and the people who are mentioned by name."""
+    counts = Counter[str]()
+    for sentence in own:
+        if sentence.speaker.is_named:
+            counts[sentence.speaker.name] += 1
+        names = [name for match in _NAME.findall(sentence.text) for name in match if name]
+        counts.update(name for name in names + _CAPITALISED.findall(sentence.text) if name not in _NO_NAMES)
+    return [name for name, _ in counts.most_common(12)]
+
+
+def feelings(sentences: Iterable[str]) -> list[str]:
+    """Return the feelings that people express as their own, most frequent first, except those that they deny."""
+    counts = Counter(name for sentence in sentences if _OWN.search(sentence) for name in _named(sentence))
+    return [name for name, _count in counts.most_common(MOST_FEELINGS)]
+
+
+def _named(sentence: str) -> list[str]:
+    found = ((name, pattern.search(sentence)) for name, pattern in _PATTERNS.items())
+    return [name for name, match in found if match and not _is_denied(sentence, match.start())]
+
+
+def _is_denied(sentence: str, start: int) -> bool:
+    """Return whether a negation precedes a feeling closely, in the same clause."""
+    clause = re.split(r"[,;:.!?–—]|\bbut\b", sentence[:start])[-1]
+    # "Can't wait" and "can't believe" are no denials.
+    return bool(_DENIED.search(clause))

@@ -31,7 +31,7 @@ from sessions_app.api.fields import (
 from sessions_app.api.pagination import AnyPageQuery
 from sessions_app.api.permissions import HasAdminScope, IsOfService
 from sessions_app.api.viewsets import ApiViewSet, M, one_or_404
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Application
 from sessions_app.refusals import Conflict

@@ -23,7 +23,7 @@ from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.row_security import acting_for
-from sessions_app.unseen import without_unseen
+from sessions_app.text.invisible_characters import without_unseen
 
 MATCH_COUNT_MAX = 100
 

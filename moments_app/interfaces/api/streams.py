@@ -32,7 +32,7 @@ from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import HasScope
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.viewsets import M, PersonViewSet, one_or_404, update
-from sessions_app.insert import insert_unless_there
+from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Conflict
 from sessions_app.row_security import let_everybodys_change

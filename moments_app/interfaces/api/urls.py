@@ -15,7 +15,6 @@ from moments_app.interfaces.api import (
     prompts,
     retractions,
     search,
-    shard_retractions,
     streams,
     summaries,
 )
@@ -33,7 +32,7 @@ router.register("entities", entities.EntityViewSet, "entities")
 router.register("users/<public_id:user_id>/people", people.PeopleViewSet, "people")
 router.register("streams", streams.StreamViewSet, "streams")
 router.register("streams/<uuid:stream_id>/atoms", atoms.AtomViewSet, "atoms")
-router.register("streams/<uuid:stream_id>/retractions", shard_retractions.ShardRetractionViewSet, "shardretractions")
+router.register("streams/<uuid:stream_id>/retractions", retractions.ShardRetractionViewSet, "shardretractions")
 router.register("retractions", retractions.RetractionViewSet, "retractions")
 router.register("prompts", prompts.PromptViewSet, "prompts")
 router.register("prompts/<public_id:name>/versions", prompts.PromptVersionViewSet, "promptversions")

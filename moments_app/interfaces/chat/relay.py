@@ -1,6 +1,8 @@
 """Relay one call: the upstream's answer is passed on as it arrives, and its end once the round is stored."""
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -9,13 +11,52 @@ from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from moments_app.interfaces.chat import upstream
-from moments_app.interfaces.chat.ending import Ending
 from moments_app.interfaces.chat.errors import ChatError, error_body
 from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.rounds import READ_BYTES
 from moments_app.interfaces.chat.write_ahead import WriteAhead
 
 OUTCOME = "X-Memory-Stored"
+
+
+class Ending:
+    """Holds back the end of a stream: receives its bytes, and returns those that can be passed on now.
+
+    All bytes can, except the event that ends the stream and everything after it. Of an incomplete line, only as much is
+    held back as could be the start of that event.
+
+    Args:
+        spellings: possible starts of that event.
+    """
+
+    def __init__(self, spellings: Sequence[bytes]) -> None:
+        self.held = b""
+        self.is_there = False
+        self._is_in_line = False
+        self._spellings = spellings
+        self._end = re.compile(rb"^(?:%b)" % b"|".join(map(re.escape, spellings)), re.MULTILINE)
+
+    def take(self, chunk: bytes) -> bytes:
+        """Return what can be passed on after these bytes arrived."""
+        data, self.held = self.held + chunk, b""
+        if self.is_there:
+            self.held = data
+            return b""
+        start = data.find(b"\n") + 1 or len(data) if self._is_in_line else 0
+        found = self._end.search(data, start)
+        if found:
+            self.is_there = True
+            return self._split(data, found.start())
+        line = max(start, data.rfind(b"\n") + 1)
+        is_beginning = any(end.startswith(data[line:]) for end in self._spellings)
+        passed = self._split(data, line if is_beginning else len(data))
+        if passed:
+            self._is_in_line = not passed.endswith(b"\n")
+        return passed
+
+    def _split(self, data: bytes, place: int) -> bytes:
+        self.held = data[place:]
+        return data[:place]
 
 
 @dataclass

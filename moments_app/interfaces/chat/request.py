@@ -11,10 +11,10 @@ from pydantic import ValidationError as InvalidMessage
 from rest_framework.exceptions import ParseError, ValidationError
 
 from moments_app.interfaces.chat.errors import ChatError
+from sessions_app.api.json_bodies import StrictJSONParser
 from sessions_app.api.messages import MessageInput
-from sessions_app.api.parsers import StrictJSONParser
-from sessions_app.chat_messages import turn_fields
 from sessions_app.models import Message
+from sessions_app.text.chat_messages import turn_fields
 from sessions_app.transcript.append import NewMessage
 
 QUERY_CHARS = 1_000  # of the newest message that are used to search memory

@@ -18,11 +18,11 @@ from moments_app.interfaces.chat.answer import read_answer
 from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.memory import SOURCE
 from moments_app.interfaces.chat.protocols import CHAT, PROTOCOLS
-from sessions_app.content_parts import filled
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, UserProfile
 from sessions_app.people.erase import ERASED_EVENT
 from sessions_app.row_security import acting_for
+from sessions_app.text.chat_messages import filled
 from sessions_app.transcript.append import CONTEXT_ID, NewMessage, process_texts
 from sessions_app.transcript.append_round import (
     INCOMPLETE,

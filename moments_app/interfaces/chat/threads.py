@@ -9,9 +9,9 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import connection
 
-from memoryproject.fair_shares import caller, in_thread_of_caller
-from memoryproject.front import SPARE, ThreadsOfLoops
-from sessions_app.limits import Kind, serving
+from memoryproject.serving.fair_shares import caller, in_thread_of_caller
+from memoryproject.serving.front import SPARE, ThreadsOfLoops
+from sessions_app.database.statement_timeouts import Kind, serving
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from anyio import to_thread
 from django.db import close_old_connections
 from rest_framework.exceptions import NotFound, PermissionDenied
 
-from memoryproject.fair_shares import caller
-from memoryproject.front import ThreadsOfLoops
+from memoryproject.serving.fair_shares import caller
+from memoryproject.serving.front import ThreadsOfLoops
 from memoryproject.settings import CONF
 from sessions_app.api.person import gone_is_not_found
-from sessions_app.limits import Kind, serving
+from sessions_app.database.statement_timeouts import Kind, serving
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for
 

@@ -15,8 +15,8 @@ from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memoryproject.front import SPARE
-from memoryproject.pulse import PULSE
+from memoryproject.database.probe import PULSE
+from memoryproject.serving.front import SPARE
 from memoryproject.settings import CONF
 from moments_app.interfaces.door import refuse_strangers
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread

@@ -21,7 +21,7 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp_types import ToolAnnotations
 from rest_framework.exceptions import APIException, NotFound
 
-from memoryproject.refused import Refused
+from memoryproject.serving.refused import Refused
 from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
 from moments_app.interfaces.api.context import ContextInput, served_context
 from moments_app.interfaces.api.entities import EntityAnswer
@@ -51,12 +51,12 @@ from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.users import ProfileAnswer
 from sessions_app.api.viewsets import one_or_404
-from sessions_app.limits import Unavailable
-from sessions_app.limits import deadline as request_deadline
+from sessions_app.database.statement_timeouts import Unavailable
+from sessions_app.database.statement_timeouts import deadline as request_deadline
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
+from sessions_app.text.invisible_characters import all_without_unseen
 from sessions_app.transcript.load import LoadedMessage
-from sessions_app.unseen import all_without_unseen
 
 PAGE_SIZE = 25
 BUILD_SECONDS = 45  # a tool waits for a build; clients time out after a minute

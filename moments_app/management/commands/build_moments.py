@@ -5,8 +5,7 @@ from django.core.management.base import CommandError, CommandParser
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
-from sessions_app.management.application_option import add_application, application_of
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import Session
 
 

@@ -4,10 +4,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from moments_app.provenance.coverage import coverage, queue_again, uncovered
-from sessions_app.management.application_option import add_application, application_of
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.database.several_servers import read_as_of_now
+from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import UserProfile
-from sessions_app.several_servers import read_as_of_now
 
 
 class Command(RefusingCommand):

@@ -4,8 +4,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.interfaces.mcp.server import server
-from sessions_app.management.application_option import add_application, application_of
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 

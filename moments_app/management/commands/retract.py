@@ -8,8 +8,7 @@ from moments_app.models import Retraction
 from moments_app.provenance.retract import CannotRetract, Preview, preview, retract, sequences_of
 from moments_app.provenance.retract_items import ItemsPreview, Named, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
-from sessions_app.management.application_option import add_application, application_of
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import Session, UserProfile
 
 

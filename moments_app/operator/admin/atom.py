@@ -19,7 +19,7 @@ from moments_app.streams.known_people import link_people, rebuild_known_people
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import actor_of
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 
 SEARCHED = 20_000  # newest items to search, if neither a person nor a stream is selected

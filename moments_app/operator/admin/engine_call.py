@@ -1,18 +1,60 @@
-"""The list of model calls: their result, duration and cost."""
+"""Model calls: the list, the page of a call with the texts of a failed one, and the cost of all calls."""
 
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
+from django.core.cache import cache
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from unfold.decorators import display
 
-from moments_app.models import EngineCall, Job
+from moments_app.models import EngineCall, Job, KeptExchange
 from moments_app.operator.admin.filters import ExactFilter
-from moments_app.operator.views.engine_call import CallForm, SiteCost
+from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.reports import cost
 from sessions_app.admin.base import FOUND, DaysFilter, LogAdmin, NewestValuesFilter, one_line
+from sessions_app.admin.views.base import FormPage, OperatorPage
+from sessions_app.database.several_servers import read_for_page
+from sessions_app.limited_operators import scope_key
+
+KEPT_SECONDS = 300  # summing a month of calls takes a second
+
+
+class CallForm(FormPage[EngineCall]):
+    """A call, with the texts of a failed one for operators who may read people's memory."""
+
+    before = "operator/calls/exchange.html"
+
+    def context(self) -> dict[str, Any]:
+        kept, may_read = self._kept(), self.request.user.has_perms((PREVIEW_CONTEXT, *SEE_MEMORY))
+        shown = {"call": self.row, "is_kept": kept is not None}
+        return shown | {"exchange": kept.exchange if kept and may_read else None}
+
+    def people(self) -> Collection[int]:
+        """Return the person of a call whose texts are stored."""
+        kept = self._kept()
+        return [kept.user_id] if kept else []
+
+    def _kept(self) -> KeptExchange | None:
+        return KeptExchange.objects.filter(call=self.row).first() if not self.row.ok else None
+
+
+class SiteCost(OperatorPage):
+    """The usage of calls by day, purpose, application, person and prompt; and the times of summaries."""
+
+    route, name = "cost/", "cost"
+    needs = ("moments_app.view_job",)
+    template_name = "operator/calls/cost.html"
+    title = f"Cost of the last {cost.DAYS} days"
+
+    def context(self) -> dict[str, Any]:
+        count = partial(read_for_page, self.request, cost.site_cost)
+        counted: Any = cache.get_or_set(f"cost{scope_key()}", count, KEPT_SECONDS)
+        return {"cost": counted, "newest": cost.SUMMARIES}
 
 
 class OutcomeFilter(admin.SimpleListFilter):

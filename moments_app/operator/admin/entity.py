@@ -1,4 +1,4 @@
-"""The list of tasks, goals and problems, and the form of an entity with its links."""
+"""Tasks, goals and problems: the list, and the form of an entity with its links."""
 
 from typing import Any
 
@@ -11,10 +11,24 @@ from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Entity, EntityLink
 from moments_app.operator.admin.filters import UserFilter
-from moments_app.operator.views.entity import EntityForm
+from moments_app.operator.rights import may_retract_directly
 from moments_app.operator.views.retraction import RetractEntity
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
 from sessions_app.admin.links import link_to
+from sessions_app.admin.views.base import FormPage
+
+LINKS_SHOWN = 100
+
+
+class EntityForm(FormPage[Entity]):
+    """The page of an entity, with its author and the links that lead to it."""
+
+    after = "operator/entities/links.html"
+
+    def context(self) -> dict[str, Any]:
+        links = self.row.links_in.select_related("from_entity").defer("from_entity__search_vector").order_by("-id")
+        may_retract = may_retract_directly(self.request)
+        return {"entity": self.row, "links_in": links[:LINKS_SHOWN], "may_retract": may_retract}
 
 
 class LinkInline(TabularInline):  # type: ignore[misc]

@@ -1,4 +1,6 @@
-"""The list of the people in users' memories, and the page of a known person."""
+"""Known people in users' memories: the list, and the page of one."""
+
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -6,11 +8,27 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.paginator import InfinitePaginator
 
-from moments_app.models import KnownPerson
+from moments_app.models import KnownPerson, MemoryAtom
 from moments_app.operator.admin.filters import UserFilter
-from moments_app.operator.views.known_person import KnownPersonForm
+from moments_app.operator.pager import first_of
 from sessions_app.admin.base import ReadOnlyAdmin, found_by
 from sessions_app.admin.links import link_to
+from sessions_app.admin.views.base import FormPage, may_see
+
+FACTS_SHOWN = 50
+
+
+class KnownPersonForm(FormPage[KnownPerson]):
+    """The page of a known person, and the current facts about them."""
+
+    after = "operator/known_people/facts.html"
+
+    def context(self) -> dict[str, Any]:
+        if not may_see(self.request, MemoryAtom):
+            return {"known_person": self.row, "sees_facts": False}
+        facts = MemoryAtom.objects.holding().filter(about=self.row).select_related("user")
+        shown, more = first_of(facts.defer("search_vector").newest_first(), FACTS_SHOWN)
+        return {"known_person": self.row, "sees_facts": True, "facts": shown, "more": more}
 
 
 @admin.register(KnownPerson)

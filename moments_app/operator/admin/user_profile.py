@@ -1,16 +1,18 @@
-"""The list of profiles, and the form for a profile's details."""
+"""Profiles: the list, the form for a profile's details, export of a person's data, and erasure of the person."""
 
+from tempfile import TemporaryFile
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from unfold.paginator import InfinitePaginator
 
+from moments_app.operator.rights import EXPORT_PERSON
 from moments_app.operator.views.fact import PersonFacts
 from moments_app.operator.views.find import Find
 from moments_app.operator.views.person import (
@@ -21,15 +23,84 @@ from moments_app.operator.views.person import (
     ProfileForm,
     Who,
 )
-from moments_app.operator.views.profile import EraseProfile, ExportProfile
 from moments_app.streams.edit_profile import edit_profile, own_texts
 from sessions_app.admin.base import PageAdmin, found_by
-from sessions_app.admin.links import chips
-from sessions_app.admin.views.base import actor_of
-from sessions_app.models import UserProfile
+from sessions_app.admin.links import change_url, chips, list_url
+from sessions_app.admin.views.base import RowPage, RowView, actor_of, may_see
+from sessions_app.limited_operators import unlimited
+from sessions_app.models import Event, Session, UserProfile
+from sessions_app.models.event import USER_EXPORTED
 from sessions_app.models.user_profile import DERIVED, EDITED
+from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, SomethingLeft, erase_user, holdings
+from sessions_app.people.export import CannotExport, export_user
 
 MOST_READ = 10_000  # maximum people whose name or summary matches; a common word would match everyone
+
+
+class ExportProfile(RowView[UserProfile]):
+    """All stored data of a person, as a file. Each export is logged as an event."""
+
+    route, name, needs = "<path:pk>/export/", "export", (EXPORT_PERSON,)
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        file = TemporaryFile()  # noqa: SIM115 (the response closes it)
+        try:
+            export_user(self.row.user_id, file, application=self.row.application_id)
+        except CannotExport as error:
+            messages.error(request, str(error))
+            return HttpResponseRedirect(change_url(self.row))
+        file.seek(0)
+        Event.objects.create(type=USER_EXPORTED, actor=self.actor, user_pk=self.row.pk)
+        return FileResponse(file, as_attachment=True, filename="export.zip", content_type="application/zip")
+
+
+class EraseProfile(RowPage[UserProfile]):
+    """Erase the person after the operator has typed the `user_id`."""
+
+    route, name = "<path:pk>/erase/", "erase"
+    template_name = "operator/profiles/erase.html"
+
+    def has_permission(self) -> bool:
+        return self.request.user.has_perm("sessions_app.delete_userprofile")
+
+    def get_title(self) -> str:
+        return f"Erase {self.row}"
+
+    def context(self) -> dict[str, Any]:
+        person = self.row  # loaded with the operator's limits, which may exclude the person
+        with unlimited():  # counts everything that the erasure deletes, including rows that this operator can't see
+            rows = holdings(person)
+        return {
+            "profile": person,
+            "rows": rows.most_common(),
+            "whole": rows.total(),
+            "held": Session.objects.for_user(person).filter(legal_hold=True).count(),
+        }
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        if request.POST.get("user_id") != self.row.user_id:
+            return self.page(
+                problem="user_id: the text doesn't match. Nothing was erased. Type the user_id exactly as shown."
+            )
+        person = self.row
+        try:
+            with unlimited():  # also deletes rows that this operator can't see, such as log entries of others
+                erased = erase_user(person.user_id, application=person.application_id, actor=self.actor)
+        except (OnHold, SomethingLeft, UserProfile.DoesNotExist) as error:
+            return self.page(problem=str(error))
+        messages.success(
+            request, f"Erased {erased.rows.total():,} rows and names; nothing is left. Event {erased.erasure_id}"
+        )
+        if erased.has_files_left:
+            messages.warning(request, "The archive storage failed. A job retries to delete the files.")
+        return HttpResponseRedirect(_receipt_of(request, erased))
+
+
+def _receipt_of(request: HttpRequest, erased: Erased) -> str:
+    """Return the page with the receipt of an erasure, or the list of people if the operator may not see events."""
+    if not may_see(request, Event):
+        return list_url(UserProfile)
+    return change_url(Event.objects.get(type=ERASED_EVENT, payload__erasure_id=str(erased.erasure_id)))
 
 
 class ProfileDetailsForm(forms.ModelForm):  # type: ignore[type-arg]

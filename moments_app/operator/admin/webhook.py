@@ -1,4 +1,4 @@
-"""The lists of webhooks and deliveries."""
+"""Webhooks: the list, the page of one, the list of deliveries, and resending a delivery."""
 
 from typing import Any
 
@@ -11,10 +11,39 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from moments_app.models import WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import Occasion, told_as
-from moments_app.operator.views.webhook import ResendDelivery, WebhookForm
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
+from sessions_app.admin.links import list_url
+from sessions_app.admin.views.base import FormPage, RowAction
+
+SHOWN = 10
+
+
+class WebhookForm(FormPage[WebhookEndpoint]):
+    """The page of a webhook: its state, its secret, and its latest deliveries."""
+
+    before = "operator/webhooks/webhook.html"
+
+    def context(self) -> dict[str, Any]:
+        deliveries = self.seen(WebhookDelivery.objects.filter(endpoint=self.row).select_related("event", "endpoint"))
+        return {
+            "webhook": self.row,
+            "may_see_secret": self.admin.has_change_permission(self.request),
+            "deliveries": deliveries.order_by("-id")[:SHOWN],
+            "all_deliveries": list_url(WebhookDelivery, endpoint__id__exact=self.row.pk),
+        }
+
+
+class ResendDelivery(RowAction[WebhookDelivery]):
+    """Resend a delivery now."""
+
+    route, name, permission = "<path:pk>/resend/", "resend", "steer"
+
+    def change(self, delivery: WebhookDelivery) -> str:
+        delivery.resend()
+        self.log(delivery, "Resent.", f"{delivery} is being resent.")
+        return list_url(WebhookDelivery)
 
 
 @admin.register(WebhookEndpoint)

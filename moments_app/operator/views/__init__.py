@@ -1,1 +1,1 @@
-"""Pages and actions for operators, one file per subject."""
+"""Pages and actions for operators that are too long for their list's module, or that several lists share."""

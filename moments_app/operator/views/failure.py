@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.db.models import Count, F, Sum
 from django.template.defaultfilters import pluralize
 
-from moments_app.jobs.retry_all import AT_ONCE, retry_all, try_one
+from moments_app.jobs.steer import AT_ONCE, retry_all, try_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.failure import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY

@@ -32,8 +32,8 @@ from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.reading import note_reading
 from sessions_app.admin.views.base import FormPage, RowPage, may_see
+from sessions_app.database.several_servers import read_for_page
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.several_servers import read_for_page
 
 KEPT: dict[str, type[Model]] = {
     "Sessions": Session,

@@ -29,7 +29,7 @@ from moments_app.prompts.versions import (
 )
 from sessions_app.admin.links import page_url
 from sessions_app.admin.views.base import RowPage
-from sessions_app.tokens import estimate_tokens
+from sessions_app.text.tokens import estimate_tokens
 
 VERSIONS = 50  # per page
 LATEST_CHANGES = 10

@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpRespons
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from sessions_app import second_factor
 from sessions_app.admin.links import change_url, page_url
 from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
-from sessions_app.second_factor import Offer
+from sessions_app.security import second_factor
+from sessions_app.security.second_factor import Offer
 
 WRONG = "This code is wrong or was already used. Try again with a new code; each wrong code lengthens the wait."
 

@@ -15,14 +15,14 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 
-from sessions_app import staff
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views.base import OperatorPage, RowAction
 from sessions_app.models import Application
 from sessions_app.refusals import Refusal
-from sessions_app.second_factor import is_required, login_of, set_up
-from sessions_app.staff import ROLES
+from sessions_app.security import staff
+from sessions_app.security.second_factor import is_required, login_of, set_up
+from sessions_app.security.staff import ROLES
 
 DAY = 86_400  # seconds
 ROLE_CHOICES = [(role.name, role.name) for role in ROLES]

@@ -4,8 +4,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
-from sessions_app.management.application_option import add_application, application_of
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import ApiKey, UserProfile
 
 

@@ -5,8 +5,7 @@ from django.core.management.base import CommandError, CommandParser
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField
-from sessions_app.management.application_option import add_application, application_of
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.people.import_user import import_user
 
 

@@ -3,8 +3,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from sessions_app.management.application_option import add_application, application_of
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import Session
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.restore import restore_archive

@@ -13,8 +13,8 @@ from django.db.models import Index, TextField
 from django.test.utils import CaptureQueriesContext
 
 from memory_extras.scale.distribution import TABLES, keep_distributed
-from memoryproject.backup import BackupError
-from memoryproject.restore import restore
+from memoryproject.database.backup import BackupError
+from memoryproject.database.restore import restore
 from moments_app.models import EmbeddingModel, OwnText, TurnEmbedding
 from sessions_app.limited_operators import operating_in
 from sessions_app.models import Application, Message, UserProfile

@@ -20,9 +20,8 @@ from memory_extras.scale import replica
 from moments_app.models import EngineCall, Job
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.models import Application, Event, Session, UserProfile
-from sessions_app.models.application import DEFAULT
+from sessions_app.models.application import DEFAULT, LoginLimit
 from sessions_app.models.event import USER_EXPORTED, USER_READ
-from sessions_app.models.login_limit import LoginLimit
 from sessions_app.people.export import export_user
 from tests.support.api import Api
 from tests.support.operator import operator

@@ -13,7 +13,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memoryproject import conf
-from memoryproject.providers import refusals
+from memoryproject.status.providers import refusals
 from sessions_app.models import Archive, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.delete_session import delete_session

@@ -15,8 +15,8 @@ from pytest_django.fixtures import Settings
 
 from moments_app.context import assemble, receipts
 from moments_app.context.assemble import preview, serve
+from moments_app.context.caches import KeptLayers
 from moments_app.context.input import LiveTurn
-from moments_app.context.kept_layers import KeptLayers
 from moments_app.context.layers import DEFAULT, LAYERS
 from moments_app.context.layers.policy import POLICY
 from moments_app.context.render import FORMATS
@@ -26,7 +26,7 @@ from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import SURE, recall
 from moments_app.turns import served_lines
-from sessions_app import write_behind
+from sessions_app.database import deferred_writes
 from sessions_app.models import ApiKey, Message, Session, UserProfile, application
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -360,7 +360,7 @@ class TestFreshness:
 
     @pytest.mark.slow
     def test_expired_layers_are_replaced(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.context.kept_layers.KEPT_SECONDS", 0)
+        monkeypatch.setattr("moments_app.context.caches.KEPT_SECONDS", 0)
         monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())
         context(service, refresh="true")
         context(service)
@@ -446,7 +446,7 @@ class TestReceipts:
     def test_receipts_are_written_after_the_response(
         self, service: Api, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(write_behind, "EVERY", 0.05)
+        monkeypatch.setattr(deferred_writes, "EVERY", 0.05)
         talk(ada, 2)
         found = context(service)
         wait_until(ContextReceipt.objects.filter(context_id=found["context_id"]).exists)

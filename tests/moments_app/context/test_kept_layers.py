@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from moments_app.context import kept_layers
+from moments_app.context import caches
+from moments_app.context.caches import KeptLayers
 from moments_app.context.item import Item
-from moments_app.context.kept_layers import KeptLayers
 from moments_app.context.plan import fill_budget
 from moments_app.context.priced import MOST_PRICES
 from moments_app.context.render import FORMATS
@@ -22,7 +22,7 @@ def test_layers_are_returned_only_for_their_stamp() -> None:
 
 
 def test_expired_layers_are_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_layers, "KEPT_SECONDS", 0)
+    monkeypatch.setattr(caches, "KEPT_SECONDS", 0)
     kept = KeptLayers()
     kept.keep_under(1, "a", LAYERS)
     assert kept.under(1, "a") is None
@@ -37,7 +37,7 @@ def test_layers_of_deleted_sessions_are_dropped() -> None:
 
 
 def test_the_oldest_layers_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_layers, "MOST_CHARS", 2 * (kept_layers.ITEM_CHARS + 100))
+    monkeypatch.setattr(caches, "MOST_CHARS", 2 * (caches.ITEM_CHARS + 100))
     kept = KeptLayers()
     for session in range(5):
         kept.keep_under(session, "a", LAYERS)

@@ -4,10 +4,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from moments_app.context import kept_turns
+from moments_app.context import caches
+from moments_app.context.caches import KeptTurns
 from moments_app.context.input import LiveTurn
 from moments_app.context.item import Item
-from moments_app.context.kept_turns import KeptTurns
 from moments_app.context.render import FORMATS
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -56,7 +56,7 @@ def test_structured_content_is_not_kept() -> None:
 
 
 def test_the_oldest_turns_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_turns, "MOST_CHARS", 2 * (kept_turns.TURN_CHARS + 100))
+    monkeypatch.setattr(caches, "MOST_CHARS", 2 * (caches.TURN_CHARS + 100))
     kept = KeptTurns()
     for session in range(5):
         kept.items(session, OSLO, [turn(0)], made)
@@ -64,7 +64,7 @@ def test_the_oldest_turns_are_dropped_when_there_are_too_many(monkeypatch: pytes
 
 
 def test_kept_turns_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_turns, "KEPT_SECONDS", 0)
+    monkeypatch.setattr(caches, "KEPT_SECONDS", 0)
     kept = KeptTurns()
     kept.items(1, OSLO, [turn(0)], made)
     assert len(kept) == 0

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from moments_app.engines.calls.formation import nearest, unlike
 from moments_app.engines.grounding import INSTRUCTION, LANGUAGE, NAME, NUMBER, WORDS, Grounds
-from moments_app.engines.nearest import nearest, unlike
 from moments_app.engines.transcript import Turn
 from tests.moments_app.engines.sentences import held_out, known
 

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject.checks import judge
+from memoryproject.status.checks import judge
 from moments_app.engines.interface import CallRecord
 from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, EngineCall, Job

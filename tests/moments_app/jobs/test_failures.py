@@ -7,8 +7,8 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.retry_all import retry_all, try_one
 from moments_app.jobs.runner import run_job
+from moments_app.jobs.steer import retry_all, try_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, KeptExchange
 from moments_app.reports.housekeeping import housekeeping
 from sessions_app.models import UserProfile

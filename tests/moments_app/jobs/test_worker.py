@@ -20,10 +20,10 @@ from django_q.scheduler import scheduler
 from django_q.tasks import async_task
 from pytest_django.fixtures import Settings
 
-from memoryproject.checks import judge
 from memoryproject.conf import LANES
 from memoryproject.process_tree import WAKE, Fork, Tree
 from memoryproject.schedules import register_schedules
+from memoryproject.status.checks import judge
 from moments_app.jobs import worker as jobs_worker
 from moments_app.jobs.process import Lane, Progress, names_in, processes
 from moments_app.jobs.runner import TookTooLong

@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memoryproject.schedules import RUN_TASK
-from memoryproject.site_state import Change, State, note_refused_providers
+from memoryproject.status.site_state import Change, State, note_refused_providers
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextUsage, EngineCall, Job
-from moments_app.models.context_usage import ContextTokens
+from moments_app.models.context_receipt import ContextTokens
 from sessions_app.models import Event, UserProfile
 from tests.support.jobs import build
 from tests.support.operator import operator

@@ -15,8 +15,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django_otp.oath import totp
 
+from memoryproject.database.verification import unprotected_tables
 from memoryproject.settings import CONF
-from memoryproject.verification import unprotected_tables
 from moments_app.models import (
     ContextUsage,
     Entity,
@@ -27,13 +27,13 @@ from moments_app.models import (
     PromptResource,
     PromptVersion,
 )
-from moments_app.models.context_usage import ContextTokens
+from moments_app.models.context_receipt import ContextTokens
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.limited_operators import OPERATOR_ROLE, operating_in, unlimited
 from sessions_app.models import ApiKey, Application, Event, LoginLimit, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.provenance import declared
-from sessions_app.second_factor import Offer
+from sessions_app.security.second_factor import Offer
 from tests.support.every_page import every_address
 from tests.support.furnished import furnish
 from tests.support.jobs import build

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from moments_app.jobs.process import processes
 from moments_app.models import FailureGroup, Job, RetractedItem
-from sessions_app.actors import named_actor
+from sessions_app.models.event import named_actor
 from tests.support.every_page import every_page
 from tests.support.furnished import furnish
 from tests.support.kept_rows import KeptRows

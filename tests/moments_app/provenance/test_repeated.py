@@ -17,7 +17,7 @@ from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
 from moments_app.provenance.retract import consolidations, preview, retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
-from sessions_app.lock_rows import lock_rows
+from sessions_app.database.sql import lock_rows
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user

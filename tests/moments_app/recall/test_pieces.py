@@ -6,8 +6,7 @@ import pytest
 from rapidfuzz.distance import OSA
 
 from moments_app.models import Vocabulary, Word
-from moments_app.recall.meant import meant_terms
-from moments_app.recall.pieces import MOST_EDITS, tolerated_edits
+from moments_app.recall.meant import MOST_EDITS, meant_terms, tolerated_edits
 from moments_app.recall.terms import Term
 from sessions_app.models import UserProfile
 

@@ -17,11 +17,11 @@ from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.form import FormMemories
-from moments_app.streams.word_limit import cut_words
 from moments_app.turns import served_lines
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
+from sessions_app.text.shorten import cut_words
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api

@@ -8,8 +8,8 @@ import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, connection
 
+from memoryproject.database.verification import shared_memory
 from memoryproject.schedules import schedules
-from memoryproject.verification import shared_memory
 from moments_app.models import Job, MemoryAtom, MemoryStream, Release
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction

@@ -16,7 +16,7 @@ from moments_app.reports.housekeeping import Tidied, housekeeping
 from moments_app.sessions.digest import DigestSession
 from moments_app.turns import served_lines
 from moments_app.turns.platform_text import drop_platform_text
-from sessions_app import write_behind
+from sessions_app.database import deferred_writes
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -271,7 +271,7 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     served_lines.waiting.stop()  # its thread started with another interval
-    monkeypatch.setattr(write_behind, "SOON", 0.02)
+    monkeypatch.setattr(deferred_writes, "SOON", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)
     served_lines.waiting.stop()

@@ -9,8 +9,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from moments_app.models.atom import content_hash
-from sessions_app.content_parts import text_and_parts
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.text.chat_messages import text_and_parts
 from tests.support.api import Api
 from tests.support.transcript import messages
 

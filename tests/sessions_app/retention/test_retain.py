@@ -23,7 +23,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject.verification import archives
+from memoryproject.database.verification import archives
 from moments_app.models import EmbeddingModel, Moment
 from moments_app.models.embedding import TurnEmbedding
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile

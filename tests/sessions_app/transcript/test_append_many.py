@@ -11,8 +11,8 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import MomentBuilderSettings, RollingSummarySettings
 from moments_app.models import Job, OwnText, Summary
-from sessions_app import copy_rows
-from sessions_app.database_roles import WORKER_ROLE
+from sessions_app.database import sql
+from sessions_app.database.database_roles import WORKER_ROLE
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import Batch, IdTaken, NewMessage, append, append_many, messages_appended
 from sessions_app.transcript.lock_sessions import NamedSession
@@ -61,7 +61,7 @@ def words_of(user: UserProfile) -> list[Any]:
 def test_append_many_stores_what_append_stores_under_any_role(
     ada: UserProfile, bo: UserProfile, role: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_rows, "AT_ONCE", 20)  # so that several chunks are copied
+    monkeypatch.setattr(sql, "AT_ONCE", 20)  # so that several chunks are copied
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 50})
     said = {"s1": ODD, "s2": turns(60), "s3": turns(2)}
     for session_id, messages in said.items():

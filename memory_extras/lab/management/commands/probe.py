@@ -7,8 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.models.probe import ProbeQuerySet
 from memory_extras.lab.probes.run import ask
-from sessions_app.management.application_option import add_application, application_of
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand, add_application, application_of
 
 
 class Command(RefusingCommand):

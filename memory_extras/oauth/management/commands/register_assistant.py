@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memory_extras.oauth.models import Assistant
-from sessions_app.management.refusing import RefusingCommand
+from sessions_app.management.base import RefusingCommand
 
 
 class Command(RefusingCommand):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.engines.extractive.feelings import feelings
+from moments_app.engines.extractive.moments import feelings
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moments_app.interfaces.chat.ending import Ending
 from moments_app.interfaces.chat.protocols import CHAT, RESPONSES
+from moments_app.interfaces.chat.relay import Ending
 
 LINES = [b'data: {"a": "data: [DONE]"}\n', b"\n", b": comment\r\n", b"data", b"data:[DON", b"x data: [DONE]\n", b"\n\n"]
 

@@ -1,0 +1,84 @@
+"""A database connection with short timeouts, for the watchdog and for crash reports.
+
+Only for the main thread of a process, because a signal ends the wait.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from django.conf import settings
+from django.db import DatabaseError, connection, transaction
+
+from memoryproject.embedded import server
+from sessions_app.database.statement_timeouts import set_local
+
+PATIENCE = 5.0  # maximum seconds for a response
+AGAIN = 1.0  # seconds between interruptions, because a rollback may hang too
+
+
+class Away(Exception):
+    """The database can't be used. The message is a sentence for operators."""
+
+
+class _TookTooLong(BaseException):
+    """The time is up. A BaseException, so that no `except Exception` catches it."""
+
+
+@contextmanager
+def limited(seconds: float = PATIENCE) -> Iterator[None]:
+    """Run a transaction with a statement timeout, so that the server stops abandoned statements."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(set_local({"statement_timeout": seconds}))
+        yield
+
+
+@contextmanager
+def database(seconds: float = PATIENCE) -> Iterator[None]:
+    """Use the database for a short time, in a transaction.
+
+    Raises:
+        Away: The database returns an error, or does not respond in time.
+    """
+    with connected(seconds), limited(seconds):
+        yield
+
+
+@contextmanager
+def connected(seconds: float = PATIENCE) -> Iterator[None]:
+    """Use the connection for a short time. It stays open unless it failed.
+
+    Doesn't start an embedded database, because the timeout could interrupt the start.
+
+    Raises:
+        Away: The database returns an error, or does not respond in time.
+    """
+    if settings.DATABASE_IS_EMBEDDED and not server.running_socket(settings.EMBEDDED_DATABASE_DIR):
+        raise Away("The embedded database is not running.")
+    try:
+        with _within(seconds):
+            connection.close_if_unusable_or_obsolete()
+            yield
+    except _TookTooLong:
+        connection.close()
+        raise Away(f"The database did not respond within {seconds:g} s.") from None
+    except DatabaseError as error:
+        connection.close()
+        raise Away(f"The database does not respond: {type(error).__name__}.") from error
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise _TookTooLong

@@ -1,0 +1,155 @@
+"""Verification of an installation: everything that a request needs, and checks that read all data."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+
+from moments_app.models import MemoryAtom, Release
+from moments_app.provenance.coverage import coverage
+from sessions_app.database.database_roles import WEB_ROLE, missing
+from sessions_app.database.definer_functions import gaps
+from sessions_app.limited_operators import OPERATOR_ROLE
+from sessions_app.models import Archive, Message, Session
+from sessions_app.models.application import DEFAULT
+from sessions_app.retention import archive_files
+from sessions_app.row_security import ROLE, acting_for
+
+OWN = ("sessions_app", "moments_app")
+
+
+def verify() -> Iterator[str]:
+    """Yield a sentence for each problem."""
+    checks = (
+        unknown_migrations,
+        unprotected_tables,
+        powerless_roles,
+        definer_functions,
+        a_request,
+        archives,
+        turns,
+        shared_memory,
+    )
+    for check in checks:
+        yield from check()
+
+
+def unknown_migrations() -> list[str]:
+    """Return migrations that are not applied, or that a newer version has applied."""
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    missing = [f"{migration.app_label}.{migration.name} is not applied." for migration, _ in plan]
+    return missing + [f"{app}.{name} belongs to a newer version." for app, name in _of_a_newer_version(executor.loader)]
+
+
+def misfit() -> str:
+    """Return why the tables don't match this code, or a blank string if they do."""
+    executor = MigrationExecutor(connection)
+    if told := _told_of_newer(executor.loader):
+        return told
+    is_behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return "Migrations have not been applied. Run manage.py migrate." if is_behind else ""
+
+
+def newer_version() -> str:
+    """Return a sentence if the data are from a newer version, or a blank string."""
+    return _told_of_newer(MigrationLoader(connection))
+
+
+def refuse_newer(**_: Any) -> None:
+    """Refuse to start on data from a newer version. `migrate` calls this before it changes anything.
+
+    Raises:
+        CommandError: The database has a migration that this version lacks. The message names it.
+    """
+    if told := newer_version():
+        raise CommandError(told)
+
+
+def _told_of_newer(loader: MigrationLoader) -> str:
+    for app, name in _of_a_newer_version(loader):
+        return f"The database belongs to a newer version, with the migration {app}.{name}. Start that version."
+    return ""
+
+
+def _of_a_newer_version(loader: MigrationLoader) -> list[tuple[str, str]]:
+    # Ignore the migrations of apps that are no longer installed.
+    return unknown(loader, (key for key in loader.applied_migrations if key[0] in OWN))
+
+
+def unknown(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the applied migrations that this version doesn't have."""
+    known = set(loader.disk_migrations)
+    known |= {replaced for migration in loader.disk_migrations.values() for replaced in migration.replaces}
+    return sorted(set(recorded) - known)
+
+
+def unprotected_tables() -> list[str]:
+    """Return tables with personal data that a role may read without a policy."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT relname, rolname FROM pg_roles JOIN pg_class ON rolname = ANY(%s)
+            JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'user_id'
+            WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname ~ %s
+            AND has_table_privilege(pg_roles.oid, pg_class.oid, 'SELECT') AND NOT (relrowsecurity
+                AND EXISTS (SELECT FROM pg_policy WHERE polrelid = pg_class.oid AND pg_roles.oid = ANY(polroles)))
+            ORDER BY 1, 2
+            """,
+            [[ROLE, OPERATOR_ROLE, WEB_ROLE], f"^({'|'.join(OWN)})_"],
+        )
+        found = cursor.fetchall()
+    return [
+        f"{name} has no policy for {role}, which could read other people's rows. Run manage.py migrate."
+        for name, role in found
+    ]
+
+
+def powerless_roles() -> list[str]:
+    """Return the privileges that the processes' roles lack."""
+    return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing()]
+
+
+def definer_functions() -> list[str]:
+    """Return security problems of `SECURITY DEFINER` functions, each with its fix."""
+    return [str(gap) for gap in gaps()]
+
+
+def a_request() -> list[str]:
+    """Return the problems of a request's own transaction without a user. Errors are reported only by class."""
+    try:
+        with acting_for(None, application=DEFAULT):
+            if Session.objects.exists() or Message.objects.exists():
+                return ["A request without a user can see rows of users."]
+    except Exception as error:
+        return [f"The database transaction of a request fails: {type(error).__name__}."]
+    return []
+
+
+def archives() -> Iterator[str]:
+    """Yield a sentence for each archive file that is missing or damaged."""
+    for archive in Archive.objects.order_by("pk").iterator():
+        try:
+            archive_files.check(archive)
+        except archive_files.ArchiveError as error:
+            yield str(error)
+
+
+def turns() -> list[str]:
+    """Return sentences about missing turns and wrong counters."""
+    found = coverage()
+    wrong = [f"{found.missing:,} turns are missing." if found.missing else ""]
+    wrong.append(f"{found.miscounted:,} sessions have wrong counters." if found.miscounted else "")
+    return [sentence for sentence in wrong if sentence]
+
+
+def shared_memory() -> Iterator[str]:
+    """Yield sentences about shared memory that was never released."""
+    for release in Release.objects.standing().select_related("stream", "atom"):
+        if not release.is_signed:
+            yield f"The signature of release {release} is invalid, or SECRET_KEY has changed. Revoke the release."
+    if number := MemoryAtom.objects.findable().filter(user=None).exclude(source_user=None).count():
+        yield f"{number} shared items come from one person and were never released."

@@ -1,0 +1,142 @@
+"""Rate-limit unauthenticated requests by IP address.
+
+A request is counted before its body is read or the database is queried. If its key proves valid, the count is reverted,
+and later requests with the key skip the limit. When an address has reached its limit, requests with the prefix of an
+existing key are still accepted, but have a separate limit for each prefix.
+"""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from http.cookies import CookieError, SimpleCookie
+
+from cachetools import LRUCache
+from django.conf import settings
+from django.db import DatabaseError, connection
+from starlette.types import Scope
+
+from memoryproject.serving.addresses import client_address, subscriber
+from memoryproject.serving.refused import Refused
+from sessions_app.authenticated_cache import PROVEN
+from sessions_app.models import ApiKey
+
+AT_ONCE = 10  # seconds' worth of requests that may arrive at once
+ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
+PREFIXES = 100_000  # of the most recently used keys
+FRESH_SECONDS = 5.0  # how long the prefixes are cached
+PATIENCE = 0.5  # how long a request waits for them
+
+_PREFIX = re.compile(r"mem_([0-9a-z]{1,16})_")
+
+
+class Buckets:
+    """A token bucket for each name, refilled with `ANONYMOUS_RATE` tokens per second. For one event loop."""
+
+    def __init__(self) -> None:
+        self._left: LRUCache[str, tuple[float, float]] = LRUCache(ADDRESSES)
+
+    def take(self, name: str) -> float:
+        """Take a token. Return 0, or the seconds until one is available."""
+        rate, now = settings.ANONYMOUS_RATE, time.monotonic()
+        full = float(rate * AT_ONCE)
+        left, at = self._left.get(name, (full, now))
+        left = min(full, left + (now - at) * rate)
+        wait = max(0.0, (1 - left) / rate)
+        self._left[name] = left if wait else left - 1, now
+        return wait
+
+    def give_back(self, name: str) -> None:
+        """Return the token of a request that proved to be authenticated."""
+        left, at = self._left.get(name, (0.0, time.monotonic()))
+        self._left[name] = left + 1, at
+
+
+class Issued:
+    """The prefixes of existing keys. A thread reads them, and only while requests are being rejected."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="issued")
+        self._reading: asyncio.Future[frozenset[str]] | None = None
+        self._read_at = -FRESH_SECONDS
+
+    async def has(self, prefix: str) -> bool:
+        """Return whether a valid key has this prefix. False if the prefixes can't be read in time."""
+        now = time.monotonic()
+        is_read = self._reading is None or self._reading.done()
+        if is_read and now - self._read_at > FRESH_SECONDS:
+            self._read_at = now
+            self._reading = asyncio.get_running_loop().run_in_executor(self._executor, _issued)
+        assert self._reading is not None
+        if not self._reading.done():
+            await asyncio.wait({self._reading}, timeout=PATIENCE)
+        return self._reading.done() and prefix in self._reading.result()
+
+
+def _issued() -> frozenset[str]:
+    try:
+        return frozenset(ApiKey.objects.prefixes_in_use(PREFIXES))
+    except DatabaseError:
+        return frozenset()
+    finally:
+        connection.close()
+
+
+class Strangers:
+    """Admits unauthenticated requests within the rate limit."""
+
+    def __init__(self) -> None:
+        self._buckets, self._issued = Buckets(), Issued()
+
+    @asynccontextmanager
+    async def one(self, scope: Scope) -> AsyncIterator[None]:
+        """Admit the sender of a request, for the duration of the block.
+
+        Raises:
+            Refused: The rate limit is exceeded.
+        """
+        secret = secret_of(scope)
+        if scope["path"].startswith(settings.STATIC_URL) or secret in PROVEN:
+            yield
+            return
+        name = await self._counted(scope, secret)
+        yield
+        if secret in PROVEN:
+            self._buckets.give_back(name)
+
+    async def _counted(self, scope: Scope, secret: str) -> str:
+        """Return the name of the bucket that the request was counted in."""
+        name = subscriber(address_of(scope))
+        if not (wait := self._buckets.take(name)):
+            return name
+        key = _PREFIX.match(secret)
+        if key and await self._issued.has(key[1]) and not self._buckets.take(f"key {key[1]}"):
+            return f"key {key[1]}"
+        text = "Too many requests without a valid API key or login from this IP address. Try again later."
+        raise Refused(429, "throttled", text, retry_after=math.ceil(wait))
+
+
+def address_of(scope: Scope) -> str:
+    """Return the IP address of a request, or a blank string if its connection has none."""
+    peer = (scope.get("client") or ("",))[0]
+    return client_address(peer, _header(scope, b"x-forwarded-for"))
+
+
+def secret_of(scope: Scope) -> str:
+    """Return the key or the login of a request, or a blank string."""
+    kind, _, key = _header(scope, b"authorization").partition(" ")
+    if kind:
+        return key.strip() if kind.lower() == "bearer" else ""
+    try:
+        login = SimpleCookie(_header(scope, b"cookie")).get(settings.SESSION_COOKIE_NAME)
+    except CookieError:
+        return ""
+    return login.value if login else ""
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    """Return a header. If it is repeated, return the last one, which the nearest proxy added."""
+    return next((value.decode("latin-1") for found, value in reversed(scope["headers"]) if found == name), "")

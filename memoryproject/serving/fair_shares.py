@@ -1,0 +1,238 @@
+"""Fair shares of a web process's threads, by API key and by application.
+
+Each key, and each application, has a budget of thread-seconds that refills. While other callers that used less are
+active, a caller may use one thread at a time, and its calls over the budget wait, or get 429 if the wait would be too
+long. A lone caller is not limited by its budget. Everything here runs on the event loop.
+"""
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import takewhile
+from weakref import WeakValueDictionary
+
+from django.conf import settings
+
+from memoryproject.serving.refused import Refused
+
+OTHERS_SECONDS = 2.0  # how long another caller counts as active after its last call
+REFILLED = 0.25  # share of a budget that is refilled per second
+PATIENCE = 5.0  # maximum seconds that a call waits for its budget
+REFUSED_AFTER = 1.0  # seconds before a 429 is sent, which slows down clients that retry at once
+MOST = 10_000  # budgets to keep, of the most recent keys (and applications)
+FIRST_GUESS = 0.02  # expected thread-seconds of a caller's first call
+RECENT = 0.2  # weight of the last call in the expectation for the next one
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The sender of a request.
+
+    Args:
+        key: Identifies the API key. Blank if the request has none.
+        application: Identifies its application. Blank until the key is verified.
+    """
+
+    key: str = ""
+    application: str = ""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Return the caller's names by kind of budget."""
+        return {"key": self.key, "application": self.application}
+
+
+@dataclass
+class _Account:
+    """A caller's remaining thread-seconds, when they were computed, and the expected thread-seconds of a call."""
+
+    left: float
+    at: float
+    expected: float = FIRST_GUESS
+
+
+class Budget:
+    """The budgets of all callers of one kind.
+
+    Args:
+        kind: The kind of caller, for error messages.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()  # the most recent caller is last
+
+    def reserve(self, name: str) -> tuple[float, float]:
+        """Reserve the thread-seconds that a call is expected to use.
+
+        Returns:
+            The reserved thread-seconds, and the seconds that the call must wait.
+
+        Raises:
+            Refused: The wait would be too long. Nothing is reserved.
+        """
+        account = self._account(name)
+        wait = max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILLED)) if self.is_bound(name) else 0.0
+        if wait > PATIENCE:
+            text = (
+                f"This {self._kind} used more than its share of server time (LIMITS__BUDGET_SECONDS) while others "
+                f"call. Try again in {math.ceil(wait)} s."
+            )
+            raise Refused(429, "budget_used_up", text, retry_after=math.ceil(wait))
+        account.left -= account.expected
+        return account.expected, wait
+
+    def use(self, name: str, seconds: float) -> None:
+        """Charge thread-seconds used beyond the reservation, or return unused ones if negative."""
+        account = self._account(name)
+        account.left -= seconds
+        if not self.is_bound(name):
+            account.left = max(account.left, 0.0)  # no other caller had to wait, so there is no debt
+
+    def expect(self, name: str, seconds: float) -> None:
+        """Update the expected thread-seconds of the next call from those of a finished one."""
+        account = self._account(name)
+        account.expected += RECENT * (seconds - account.expected)
+
+    def is_bound(self, name: str) -> bool:
+        """Return whether another caller that used less has called recently."""
+        account = self._accounts.get(name)
+        if not account:
+            return False
+        oldest = time.monotonic() - OTHERS_SECONDS
+        recent = takewhile(lambda other: other.at > oldest, reversed(self._accounts.values()))
+        return any(other.left > account.left for other in recent)
+
+    def _account(self, name: str) -> _Account:
+        now, most = time.monotonic(), settings.LIMITS.budget_seconds
+        account = self._accounts.setdefault(name, _Account(most, now))
+        self._accounts.move_to_end(name)
+        account.left = min(most, account.left + (now - account.at) * most * REFILLED)
+        account.at = now
+        if len(self._accounts) > MOST:
+            self._accounts.popitem(last=False)
+        return account
+
+
+class Spending:
+    """Charges the thread-seconds of one request to its budgets.
+
+    Args:
+        paid: The reservations, each with its budget, the caller's name, and the thread-seconds.
+        has_used: Whether a thread has worked for the request.
+    """
+
+    def __init__(self, *paid: tuple[Budget, str, float], has_used: asyncio.Event | None = None) -> None:
+        self._has_used = has_used or asyncio.Event()
+        self._accounts = [(budget, name) for budget, name, _ in paid]
+        self._paid = [reserved for *_, reserved in paid]
+        self._used = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Add seconds of a thread's work. Charge those beyond the reservation immediately."""
+        self._used += seconds
+        self._has_used.set()
+        self._settle(at_least=self._paid)
+
+    def end(self) -> None:
+        """Return unused thread-seconds."""
+        self._settle(at_least=[0.0] * len(self._paid))
+        if self._used:
+            for budget, name in self._accounts:
+                budget.expect(name, self._used)
+
+    def _settle(self, *, at_least: list[float]) -> None:
+        due = [max(self._used, least) for least in at_least]
+        for (budget, name), was, now in zip(self._accounts, self._paid, due, strict=True):
+            if was != now:
+                budget.use(name, now - was)
+        self._paid = due
+
+
+NOBODY = Caller()
+_caller: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+_spending: ContextVar[Spending | None] = ContextVar("spending", default=None)
+
+
+class FairShares:
+    """The budgets of all keys and applications of this process."""
+
+    def __init__(self) -> None:
+        self._budgets = {"key": Budget("key"), "application": Budget("application")}
+        self._first: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def one(self, identify: Callable[[], Caller]) -> AsyncIterator[None]:
+        """Admit a request as soon as its caller's budgets allow it.
+
+        Args:
+            identify: Returns the sender. Called again after the first request of a key, which shows whether the key is
+                valid.
+
+        Raises:
+            Refused: A budget is used up.
+        """
+        caller, has_used = identify(), asyncio.Event()
+        if caller.key and not caller.application:
+            first = self._first.setdefault(caller.key, has_used)
+            if first is not has_used:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(first.wait(), PATIENCE)
+                caller = identify()
+        try:
+            spending = await self._reserved(caller, has_used)
+            tokens = _caller.set(caller), _spending.set(spending)
+            try:
+                yield
+            finally:
+                _caller.reset(tokens[0])
+                _spending.reset(tokens[1])
+                spending.end()
+        finally:
+            has_used.set()
+
+    def is_bound(self, kind: str, name: str) -> bool:
+        """Return whether another caller of the same kind, `key` or `application`, has used less."""
+        return self._budgets[kind].is_bound(name)
+
+    async def _reserved(self, caller: Caller, has_used: asyncio.Event) -> Spending:
+        if not caller.application:  # an unverified key; `anonymous_throttle.py` limits those
+            return Spending(has_used=has_used)
+        paid: list[tuple[Budget, str, float]] = []
+        waits: list[float] = []
+        try:
+            for kind, name in caller.names.items():
+                reserved, wait = self._budgets[kind].reserve(name)
+                paid.append((self._budgets[kind], name, reserved))
+                waits.append(wait)
+            await asyncio.sleep(max(waits))
+        except BaseException as error:
+            Spending(*paid).end()
+            if isinstance(error, Refused):
+                await asyncio.sleep(REFUSED_AFTER)
+            raise
+        return Spending(*paid, has_used=has_used)
+
+
+def caller() -> Caller:
+    """Return the sender of the current request."""
+    return _caller.get()
+
+
+@asynccontextmanager
+async def in_thread_of_caller() -> AsyncIterator[None]:
+    """Charge the duration of the block to the caller's budgets."""
+    began, spending = time.monotonic(), _spending.get()
+    try:
+        yield
+    finally:
+        if spending:
+            spending.add(time.monotonic() - began)
+
+
+FAIR_SHARES = FairShares()

@@ -1,0 +1,418 @@
+"""The part of a web process between the event loop and its few threads.
+
+The event loop reads the whole request, within a deadline, before a thread starts on it. A thread only computes the
+response, however slowly the client reads it. Requests for one session get at most half of the threads, so a locked
+session doesn't block the others. Requests for one person get at most three quarters. Requests of one key or application
+get all but one, or a single one while callers that used less are active (`fair_shares.py`). A request gets 503 if no
+thread becomes free for a while, if the database does not respond, or if its deadline passes. The event loop itself
+handles health checks.
+"""
+
+import asyncio
+import contextvars
+import json
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import chain
+from typing import IO, Any, cast
+from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from a2wsgi.wsgi import build_environ
+from django.conf import settings
+from starlette.types import Message, Receive, Scope, Send
+
+from memoryproject.database.probe import PULSE, DeadlinePassed
+from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_thread_of_caller
+from memoryproject.serving.refused import Refused
+from sessions_app.authenticated_cache import PROVEN, hash_of
+from sessions_app.database.statement_timeouts import deadline
+from sessions_app.refusals import error_data
+
+Environ = dict[str, Any]
+Header = tuple[bytes, bytes]
+_Write = Callable[[bytes], None]
+StartResponse = Callable[..., _Write]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+BODY_SECONDS = 30  # maximum time to send a body
+IN_MEMORY = 1_000_000  # bytes of a body; a larger one is stored in a file
+ANSWER = 1_000_000  # maximum bytes of an unstreamed response; a longer one is streamed
+READ_SECONDS = 60  # maximum time to read a part of a streamed response
+WAIT_SECONDS = 10.0  # maximum wait for a thread
+STALLED_SECONDS = 3.0  # without a thread becoming free, after which the queue counts as stalled
+STALLED_WAIT = 0.3  # maximum wait in a stalled queue
+SPARE = 1  # threads kept for other applications
+
+_KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
+KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
+FIRST = "first"  # the name of the first application, whose primary key `PROVEN` does not store
+_ONLY_READ = ("GET", "HEAD", "OPTIONS")
+IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
+IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
+
+
+class Gone(Exception):
+    """The client disconnected before the request was complete."""
+
+
+class Threads:
+    """The threads of an event loop, shared so that no caller occupies all of them.
+
+    Args:
+        number: The threads that one application may use. There is one more, for others.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._free = asyncio.Semaphore(number + SPARE)
+        self._of_a_session, self._of_a_person = max(number // 2, 1), max(number * 3 // 4, 1)
+        self._of_a_caller = number
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._moved_at = time.monotonic()
+
+    @asynccontextmanager
+    async def one(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
+        """Hold a thread while the block runs.
+
+        Args:
+            session: The session whose row the request may have to wait for, or a blank string.
+            person: The person of the request. Blank if unknown.
+            caller: The sender of the request.
+
+        Raises:
+            Refused: No thread became free in time.
+        """
+        # First the session, because a request that waits for one must not take a thread from the person's other
+        # sessions.
+        own = [self._share(session, self._of_a_session), self._share(person, self._of_a_person)]
+        taken: list[asyncio.Semaphore] = []
+        try:
+            for share in chain(own, self._shares_of(caller), [self._free]):
+                await self._acquire(share)
+                taken.append(share)
+            self._moved_at = time.monotonic()
+            try:
+                async with in_thread_of_caller():
+                    yield
+            finally:
+                self._moved_at = time.monotonic()
+        finally:
+            for share in reversed(taken):
+                share.release()
+
+    @asynccontextmanager
+    async def share_of(self, caller: Caller) -> AsyncIterator[None]:
+        """Hold a place in the caller's share while the block runs. Wait for it without a limit."""
+        async with AsyncExitStack() as stack:
+            for share in self._shares_of(caller):
+                await stack.enter_async_context(share)
+            yield
+
+    def _shares_of(self, caller: Caller) -> Iterator[asyncio.Semaphore]:
+        for kind, name in caller.names.items():
+            if FAIR_SHARES.is_bound(kind, name):
+                yield self._share(f"bound {kind} {name}", 1)
+            yield self._share(name and f"{kind} {name}", self._of_a_caller)
+
+    def _share(self, subject: str, most: int) -> asyncio.Semaphore:
+        share = asyncio.Semaphore(most)
+        return self._shares.setdefault(subject, share) if subject else share
+
+    async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
+        """Wait up to `WAIT_SECONDS` for a place, less in a stalled queue, and never past the deadline."""
+        began, ends = time.monotonic(), deadline()
+        while semaphore.locked():
+            try:
+                await asyncio.wait_for(semaphore.acquire(), STALLED_WAIT)
+            except TimeoutError:
+                now = time.monotonic()
+                is_late = ends is not None and ends.left <= 0
+                if is_late or now - began > WAIT_SECONDS or now - self._moved_at > STALLED_SECONDS:
+                    raise Refused(503, "busy", "The server is busy. Try again in a moment.") from None
+            else:
+                return
+        await semaphore.acquire()  # doesn't wait
+
+
+async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
+    """Read a request's body. If its declared length is over the limit, reject it without reading.
+
+    Args:
+        scope, receive: The ASGI scope and channel of the request.
+        limit: The maximum number of bytes.
+
+    Raises:
+        Refused: The body is longer, or did not arrive within `BODY_SECONDS`.
+        Gone: The client disconnected.
+    """
+    declared = dict(scope["headers"]).get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise Refused(
+            413,
+            "too_large",
+            f"The body has {int(declared)} bytes; the limit is {limit}. Send fewer messages per request.",
+        )
+    body = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > limit:
+                    raise Refused(
+                        413,
+                        "too_large",
+                        f"The body is longer than the limit of {limit} bytes. Send fewer messages per request.",
+                    )
+                body.write(part)
+                if not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        raise Refused(408, "too_slow", f"The body did not arrive within {BODY_SECONDS} s. Try again.") from None
+    body.seek(0)
+    return body
+
+
+def replayed(body: IO[bytes], receive: Receive) -> Receive:
+    """Return a `receive` that yields a stored body, and then later messages."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body.read(), "more_body": False}
+
+    return again
+
+
+def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
+    """Reject a request that names a person, session or agent twice, because code may use different values.
+
+    Args:
+        headers: The headers of the request.
+        query: The query string of its URL.
+
+    Raises:
+        Refused: The message names the header or parameter.
+    """
+    sent = Counter(name for name, _ in headers)
+    for name in IDENTITY_HEADERS:
+        if sent[name.lower().encode()] > 1:
+            raise Refused(400, "ambiguous_header", f"{name} was sent more than once. Send it once.")
+    named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
+    for name in IDENTITY_PARAMETERS:
+        if len(named.get(name, ())) > 1:
+            raise Refused(400, "ambiguous_parameter", f"{name} was sent more than once. Send it once.")
+
+
+def session_of(path: str) -> str:
+    """Return the part of a path that identifies the session. Blank for other paths."""
+    head, found, tail = path.partition("/sessions/")
+    return f"{head}{found}{tail.partition('/')[0]}" if found else ""
+
+
+def person_of(path: str, query: bytes, authorization: bytes) -> str:
+    """Return an id of the request's person. Blank if only the body or the database has it.
+
+    A user's own key identifies the person, whatever `user_id` the request has, so it can't use up another person's
+    share.
+    """
+    if key := KEY_OF_A_PERSON.match(authorization):
+        return f"key {key[1].decode()}"
+    tail = path.partition("/users/")[2]
+    named = [tail.partition("/")[0]] if tail else parse_qs(query.decode("latin-1")).get("user_id", [""])
+    return f"user {named[0]}" if named[0] else ""
+
+
+def application_of(authorization: bytes) -> str:
+    """Return an id of a key's application. Blank for the first one, and if it isn't known."""
+    key = _KEY.match(authorization)
+    return str(PROVEN.application_of(key[1].decode("latin-1")) or "") if key else ""
+
+
+def caller_of(authorization: bytes) -> Caller:
+    """Return the sender of a request, by its API key."""
+    key = _KEY.match(authorization)
+    if not key:
+        return NOBODY
+    secret = key[1].decode("latin-1")
+    application = str(PROVEN.application_of(secret) or FIRST) if secret in PROVEN else ""
+    return Caller(hash_of(secret).hex(), application)
+
+
+async def refuse(send: Send, refused: Refused) -> None:
+    """Send an error in the API's format."""
+    told = error_data(refused.status, refused.code, str(refused))
+    more = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
+    await answer_json(send, refused.status, told, more)
+
+
+async def answer_json(send: Send, status: int, data: object, more: Sequence[Header] = ()) -> None:
+    """Send a JSON response."""
+    body = json.dumps(data).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class ThreadsOfLoops:
+    """The threads of each event loop, because a semaphore belongs to one loop.
+
+    Args:
+        number: See `Threads`.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
+
+    def here(self) -> Threads:
+        """Return the threads of the running loop."""
+        return self._threads.setdefault(asyncio.get_running_loop(), Threads(self._number))
+
+
+class Bridge:
+    """Runs a WSGI application under ASGI. Bodies are read before a thread starts, and responses are sent after it.
+
+    A response over `ANSWER` bytes is streamed while it is created. Then its thread waits for the client, at most
+    `READ_SECONDS` per part.
+
+    If the database does not respond, requests fail early. Only those that may have changed something wait, because only
+    the database knows the outcome.
+
+    Args:
+        application: The WSGI application.
+        threads: The number that one application may use. See `Threads`.
+    """
+
+    def __init__(self, application: Application, threads: int) -> None:
+        self._application = application
+        self._threads = ThreadsOfLoops(threads)
+        self._executor = ThreadPoolExecutor(threads + SPARE, thread_name_prefix="web")
+
+    async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
+        """Serve a request.
+
+        Args:
+            scope, send: The ASGI scope and channel of the request.
+            body: The complete body.
+
+        Raises:
+            Refused: No thread became free, or the deadline passed.
+            NoAnswer: The database does not respond.
+        """
+        PULSE.check()
+        environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
+        loop = asyncio.get_running_loop()
+        call = _Call(self._application, environ, send, loop)
+        work = asyncio.ensure_future(self._run(call, self._threads.here(), scope))
+        try:
+            messages = await PULSE.result(work, partial(call.leave, work), deadline())
+        except DeadlinePassed:
+            limit = settings.LIMITS.request_seconds
+            text = f"The request took longer than {limit:g} s and was stopped. Try again in a moment."
+            raise Refused(503, "busy", text) from None
+        for message in messages:
+            await send(message)
+
+    async def _run(self, call: "_Call", threads: Threads, scope: Scope) -> list[Message]:
+        path, authorization = scope["path"], dict(scope["headers"]).get(b"authorization", b"")
+        # Two applications may use the same ids for people and sessions.
+        names = session_of(path), person_of(path, scope["query_string"], authorization)
+        session, person = (name and application_of(authorization) + name for name in names)
+        async with threads.one(session, person, caller()):
+            call.has_thread = True
+            run = contextvars.copy_context().run
+            return await asyncio.get_running_loop().run_in_executor(self._executor, run, call.run)
+
+
+class _Call:
+    """One request in a thread.
+
+    Args:
+        application: The WSGI application.
+        environ: The WSGI environment.
+        send: The ASGI channel, to be awaited in the loop.
+        loop: The event loop of the request.
+
+    Attributes:
+        has_thread: Whether a thread works on it.
+    """
+
+    def __init__(self, application: Application, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop) -> None:
+        self._application, self._environ, self._send, self._loop = application, environ, send, loop
+        self._start: Message = {}
+        self._has_begun = self._is_left = self.has_thread = False
+
+    def leave(self, work: "asyncio.Task[list[Message]]") -> bool:
+        """Abandon the request if that is safe. Return whether it was abandoned.
+
+        Args:
+            work: The request's task. It is canceled if it has no thread yet.
+        """
+        only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_begun
+        self._is_left = only_reads or not self.has_thread
+        if not self.has_thread:
+            work.cancel()
+        return self._is_left
+
+    def run(self) -> list[Message]:
+        """Compute the response. Return the messages that are still to be sent."""
+        parts = self._application(self._environ, self._start_response)
+        kept: list[bytes] = []
+        size, is_streamed = 0, False
+        try:
+            for part in parts:
+                kept.append(part)
+                size += len(part)
+                if size > ANSWER:
+                    self._stream(b"".join(kept), is_first=not is_streamed)
+                    kept, size, is_streamed = [], 0, True
+        finally:
+            getattr(parts, "close", lambda: None)()
+        end: Message = {"type": "http.response.body", "body": b"".join(kept)}
+        return [end] if is_streamed else [self._start, end]
+
+    def _start_response(self, status: str, headers: list[tuple[str, str]], exc_info: object = None) -> _Write:
+        self._start = {
+            "type": "http.response.start",
+            "status": int(status.partition(" ")[0]),
+            "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+        }
+        return _no_write
+
+    def _stream(self, part: bytes, *, is_first: bool) -> None:
+        """Send a part, and wait until the client has read it.
+
+        Raises:
+            TimeoutError: The client did not read it within `READ_SECONDS`.
+            Gone: The request was abandoned.
+        """
+        messages = [self._start] if is_first else []
+        messages.append({"type": "http.response.body", "body": part, "more_body": True})
+        for message in messages:
+            asyncio.run_coroutine_threadsafe(self._sent(message), self._loop).result(READ_SECONDS)
+
+    async def _sent(self, message: Message) -> None:
+        if self._is_left:
+            raise Gone
+        self._has_begun = True
+        if ends := deadline():
+            ends.lift()
+        await self._send(message)
+
+
+def _no_write(_part: bytes) -> None:
+    raise NotImplementedError("Django returns its answers.")

@@ -1,0 +1,82 @@
+"""What is recorded about each request: its id, which logs and responses contain, and metrics.
+
+The metrics are number, outcome and duration per entry point. The processes of a server share their counts through files
+(`figures_folder.py`), so any web process reports the totals.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry.trace import SpanKind
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.types import Message, Scope, Send
+
+from memoryproject.serving.figures_folder import VARIABLE
+from moments_app.interfaces.chat.figures import FAILURES
+from sessions_app.trace import HEADER, continued, request_id
+
+DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
+ANSWERED = b"x-request-id"
+UNANSWERED = "none"  # instead of a status, if the client disconnected first
+
+SECONDS = Histogram(
+    "memory_http_request_seconds",
+    "Duration of requests by entry point and status, until the response is complete.",
+    ["door", "status"],
+    buckets=(0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, float("inf")),
+)
+
+
+@contextmanager
+def identified(scope: Scope, send: Send) -> Iterator[Send]:
+    """Set the id of a request. Yield a `send` that adds it to the response.
+
+    Args:
+        scope, send: The ASGI scope and channel. A client may send a `traceparent` or an `X-Request-Id`.
+    """
+    headers = {name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
+    carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(ANSWERED, "")}
+    with continued(carrier, f"{scope.get('method', '')} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
+
+        async def note_and_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                span.set_attribute("http.response.status_code", message["status"])
+                message["headers"] = [*message.get("headers", ()), (ANSWERED, request_id().encode())]
+            await send(message)
+
+        yield note_and_send
+
+
+@contextmanager
+def measured(scope: Scope, send: Send) -> Iterator[Send]:
+    """Count a request. Yield a `send` that observes the response."""
+    began = time.monotonic()
+    status = UNANSWERED
+
+    async def note_and_send(message: Message) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = str(message["status"])
+        await send(message)
+
+    try:
+        yield note_and_send
+    finally:
+        SECONDS.labels(door(scope.get("path", "")), status).observe(time.monotonic() - began)
+
+
+def register(registry: CollectorRegistry) -> None:
+    """Add the counts of this host's web processes to a registry."""
+    if VARIABLE in os.environ:
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return
+    for figures in (FAILURES, SECONDS):
+        registry.register(figures)
+
+
+def door(path: str) -> str:
+    """Return the name of the entry point of a path."""
+    return next((name for beginning, name in DOORS.items() if path.startswith(beginning)), "other")

@@ -1,0 +1,262 @@
+"""The health checks of the site. `/readyz`, the watchdog and the dashboard each run some of them.
+
+A change of the watchdog's verdict is an event in the log (`site_state`). `/metrics` and notifications report it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property, partial
+
+from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.timesince import timesince
+
+from memoryproject.database.timeouts import limited
+from memoryproject.database.verification import a_request, misfit
+from memoryproject.schedules import late
+from memoryproject.status.site_state import RESTARTS_WITHIN, Recently, State, recently
+from moments_app.models import Circuit, Job
+from moments_app.reports import overview
+from moments_app.reports.incidents import Incident
+from moments_app.reports.overview import Backlog
+from moments_app.reports.waiting import waiting
+from sessions_app.admin.links import change_url, list_url
+from sessions_app.database.database_roles import taking
+
+QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
+MANY_RESTARTS = 3
+CHANGES = 8  # of the state to read
+SCHEDULES = "admin:django_q_schedule_changelist"
+
+fits = False
+
+
+class Level(StrEnum):
+    """The severity of a finding."""
+
+    INFO = "info"  # an operator should look
+    DEGRADED = "degraded"
+    DOWN = "down"
+
+
+INFO, DEGRADED, DOWN = Level
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem that a check found.
+
+    Args:
+        name: The name of the check.
+        level: The severity.
+        sentence: A sentence for operators, without text of a person.
+        link: The text of the link, if there is a page.
+        url: Returns the URL of the page.
+    """
+
+    name: str
+    level: Level
+    sentence: str
+    link: str = ""
+    url: Callable[[], str] = str
+
+
+Findings = Iterator[Finding]
+
+
+@dataclass
+class Facts:
+    """Data that checks and their caller share, each read at most once.
+
+    Args:
+        incidents: The incidents that the page shows.
+        sees_circuits: Whether the operator may see circuits.
+    """
+
+    incidents: Sequence[Incident] = ()
+    sees_circuits: bool = True
+
+    @cached_property
+    def circuits(self) -> list[Circuit]:
+        return list(Circuit.objects.open()) if self.sees_circuits else []
+
+    @cached_property
+    def recently(self) -> Recently:
+        return recently(CHANGES)
+
+    @cached_property
+    def work(self) -> Backlog:
+        return overview.work()
+
+
+# --- readiness ---
+
+
+def _database(_: Facts) -> Findings:
+    try:
+        wrong = _misfit()
+    except Exception as error:
+        yield Finding("database", DOWN, _unanswered(error))
+    else:
+        if wrong:
+            yield Finding("migrations", DOWN, wrong)
+
+
+def _misfit() -> str:
+    """Return why the tables don't match this code, or a blank string if they do.
+
+    A positive result is cached. During a rollout, the next release migrates while this one still serves.
+    """
+    global fits
+    with taking(None):  # before the first `migrate`, the login's own role is the only one
+        wrong = "" if fits else misfit()
+    fits = not wrong
+    return wrong
+
+
+def note_fit() -> None:
+    """Record that the tables match, after this process has migrated them, so its forks don't load all migrations."""
+    global fits
+    fits = True
+
+
+def _queue(_: Facts) -> Findings:
+    try:
+        age = Job.objects.oldest_wait()
+    except Exception as error:
+        yield Finding("queue", DEGRADED, _unanswered(error))
+    else:
+        if age > QUEUE_AGE_ALARM.total_seconds():
+            yield Finding("queue", DEGRADED, f"A due job has waited for {age:.0f} s. Check that a worker is running.")
+
+
+def _unanswered(error: Exception) -> str:
+    """Return a sentence with only the class of an error, because its text may name hosts."""
+    return f"No answer: {type(error).__name__}"
+
+
+# --- work ---
+
+
+def _held(_: Facts) -> Findings:
+    """Yield why jobs are waiting. A backoff, or another running job, counts only if it lasts."""
+    now = timezone.now()
+    groups = waiting(Job.objects.all())
+    for kind in Job.Held:
+        held = [group for group in groups if group.waits_for == kind]
+        since = min((group.since for group in held if group.since), default=now)
+        if held and (kind in (Job.Held.CIRCUIT, Job.Held.BUDGET) or now - since > QUEUE_AGE_ALARM):
+            number = sum(group.number for group in held)
+            jobs = "1 job has" if number == 1 else f"{number:,} jobs have"
+            yield Finding("held", DEGRADED, f"{jobs} been waiting for {kind.label} since {since:%H:%M:%S} UTC.")
+
+
+def _circuits(facts: Facts) -> Findings:
+    """Yield open circuits, except those of incidents that the page shows."""
+    shown = {circuit.pk for incident in facts.incidents for circuit in incident.circuits}
+    for circuit in facts.circuits:
+        if circuit.pk not in shown:
+            yield Finding("circuits", DEGRADED, circuit.why, "View details", partial(change_url, circuit))
+
+
+def _providers(facts: Facts) -> Findings:
+    for sentence in facts.recently.refused:
+        yield Finding("providers", DEGRADED, sentence)
+
+
+def _worker(facts: Facts) -> Findings:
+    if facts.work.is_silent:
+        seen = worker_seen(facts.work.worker_seen_at)
+        yield Finding("worker", INFO, f"No worker is running: {seen}. Start one with manage.py qcluster.")
+
+
+def _work(facts: Facts) -> Findings:
+    work = facts.work
+    for number, what, state in (
+        (work.unexplained, "failed permanently.", "failed"),
+        (work.stuck, "stuck: the worker stopped responding.", "stuck"),
+    ):
+        if number:
+            sentence = f"{counted(number, 'job')} {what}"
+            yield Finding("work", INFO, sentence, "View details", partial(list_url, Job, state=state))
+
+
+# --- processes and hosts ---
+
+
+def _restarts(facts: Facts) -> Findings:
+    died = [event.payload.get("told", "") for event in facts.recently.restarts if event.age <= RESTARTS_WITHIN]
+    if len(died) >= MANY_RESTARTS:
+        often = f"{len(died)} times in {RESTARTS_WITHIN.seconds // 60} minutes"
+        yield Finding("restarts", DEGRADED, f"Processes crashed {often}. The latest: {died[0]}")
+
+
+def _schedules(_: Facts) -> Findings:
+    for name, age in late().items():
+        sentence = (
+            f"The schedule {name} has not run for {timesince(timezone.now() - age)}. Check that a worker is running."
+        )
+        yield Finding("schedules", DEGRADED, sentence, "View schedules", partial(reverse, SCHEDULES))
+
+
+def _clocks(facts: Facts) -> Findings:
+    for event in facts.recently.put_back:
+        told = event.payload["told"]
+        sentence = f"Timestamps in the future were reset to the current time: {told}. Check the clocks of all hosts."
+        yield Finding("clocks", DEGRADED, sentence)
+
+
+READY = (_database, _queue)
+DEGRADING = (_held, _circuits, _providers, _restarts, _schedules, _clocks)
+# The dashboard also shows incidents, which explain why jobs wait, and a list of restarts.
+SHOWN = (*READY, _worker, _circuits, _providers, _schedules, _clocks, _work)
+
+
+def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Findings:
+    """Run checks until one finds that the site is down."""
+    for check in checks:
+        for finding in check(facts):
+            yield finding
+            if finding.level == DOWN:
+                return
+
+
+def with_request(found: list[Finding]) -> list[Finding]:
+    """Also run a request's transaction, unless the site is already known to be down."""
+    return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in a_request())]
+
+
+def is_down(found: Iterable[Finding]) -> bool:
+    """Return whether requests can't be served."""
+    return any(finding.level == DOWN for finding in found)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The state of the site, with a sentence for each reason."""
+
+    state: State
+    reasons: list[str]
+
+
+def judge() -> Verdict:
+    """Return the state of the site, with the findings that degrade it or take it down."""
+    with limited():
+        found = list(findings((*READY, *DEGRADING), Facts()))
+    found = with_request(found)
+    if is_down(found):
+        return Verdict(State.DOWN, [finding.sentence for finding in found if finding.level == DOWN])
+    return Verdict(State.DEGRADED if found else State.UP, [finding.sentence for finding in found])
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural if it is not 1."""
+    return f"{intcomma(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def worker_seen(seen_at: datetime | None) -> str:
+    """Return the time of the latest heartbeat of a worker, in words."""
+    return f"last heartbeat {naturaltime(seen_at)}" if seen_at else "none has run yet"

@@ -1,0 +1,170 @@
+"""The state of the site in the event log: up, degraded or down, with reasons and since when.
+
+Each change of the state is logged once, however many watchdogs there are, so a notification that could not be sent
+survives its process. `checks` determines the state, and `watchdog` decides when to log a change.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from memoryproject.database.timeouts import Away, database
+from sessions_app.clock import PUT_BACK, database_now, write_event
+from sessions_app.database.wake import wake_workers
+from sessions_app.models import Event
+
+CHANGED, TOLD = "state_changed", "state_told"
+RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"
+ACTOR = "watch"
+DAY = timedelta(days=1)
+RESTARTS_WITHIN, RESTARTS_READ = timedelta(minutes=10), 30
+PUT_BACK_TOLD = timedelta(minutes=10)  # how long the site is degraded after times were set to the present
+
+
+class State(StrEnum):
+    UP = "up"
+    DEGRADED = "degraded"
+    DOWN = "down"
+
+
+def refused_providers() -> list[str]:
+    """Return a sentence for each provider whose last check failed."""
+    return recently(1).refused
+
+
+def _newest(kind: str) -> QuerySet[Event]:
+    """Return events, newest id first, with their age by the database's clock. Several hosts write them."""
+    return Event.objects.filter(type=kind).annotate(age=Now() - F("created_at")).order_by("-id")
+
+
+def note_refused_providers(refused: list[str]) -> None:
+    """Log which providers' checks fail, if that has changed."""
+    if refused != refused_providers():
+        write_event(PROVIDERS_CHECKED, ACTOR, {"refused": refused})
+
+
+def note_restart(sentence: str, actor: str) -> None:
+    """Log that a process died and is being restarted. If the database is down, log nothing."""
+    with suppress(Away), database():
+        write_event(RESTARTED, actor, {"told": sentence})
+        wake_workers()  # they take over its job
+
+
+def restarts(within: timedelta) -> QuerySet[Event]:
+    """Return the restarts of processes that died, newest first."""
+    return _newest(RESTARTED).filter(created_at__gte=Now() - within)
+
+
+# --- changes ---
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the state.
+
+    Args:
+        state: The new state.
+        previous: The old state. Blank for the first change.
+        since: When the new state was first observed.
+        reasons: A sentence for each reason.
+        pk: The primary key of its event. None before it is recorded.
+        recorded_at: When it was recorded.
+    """
+
+    state: State
+    previous: str
+    since: datetime
+    reasons: list[str] = field(default_factory=list)
+    pk: int | None = None
+    recorded_at: datetime | None = None
+
+    @classmethod
+    def of(cls, event: Event) -> "Change":
+        """Return the change that an event records."""
+        told = event.payload
+        since = datetime.fromisoformat(told["since"])
+        return cls(State(told["state"]), told["previous"], since, told["reasons"], event.pk, event.created_at)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the change as JSON."""
+        state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
+        return {"state": state, "previous": self.previous, "since": since, "reasons": self.reasons}
+
+    @property
+    def is_news(self) -> bool:
+        """Whether operators need to know of the change. The first start of a new site is not news."""
+        return self.state != State.UP or self.previous != ""
+
+    def age(self, now: datetime) -> float:
+        """Return the seconds since it was recorded."""
+        return (now - self.recorded_at).total_seconds() if self.recorded_at else 0.0
+
+    @transaction.atomic
+    def record(self) -> "Change | None":
+        """Write it into the event log. Return None if another watchdog has logged the same change, or a later one.
+
+        If the last change is dated in the future, it doesn't count as later, or it would suppress all new changes.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('state', 0))")
+        last = last_change()
+        if last and (last.state == self.state or self.since < last.since <= database_now()):
+            return None
+        facts = replace(self, previous=str(last.state) if last else "").facts()
+        return Change.of(write_event(CHANGED, ACTOR, facts))
+
+    def note_told(self) -> None:
+        """Record that all notifications of it were sent."""
+        write_event(TOLD, ACTOR, {"state_changed": self.pk})
+
+    @property
+    def was_told(self) -> bool:
+        """Whether all notifications of it were sent."""
+        last = _newest(TOLD).first()
+        return last is not None and last.payload.get("state_changed") == self.pk
+
+
+def last_changes(number: int) -> list[Change]:
+    """Return the latest changes, newest first."""
+    return [Change.of(event) for event in _newest(CHANGED)[:number]]
+
+
+def last_change() -> Change | None:
+    """Return the change that led to the current state."""
+    return next(iter(last_changes(1)), None)
+
+
+@dataclass(frozen=True)
+class Recently:
+    """The latest events about the state, newest first.
+
+    Args:
+        changes: Changes of the state.
+        restarts: Restarts of processes within a day, at most `RESTARTS_READ`, each with `age`.
+        put_back: The last correction of times in the future, if it is recent.
+        refused: A sentence for each provider whose check fails.
+    """
+
+    changes: list[Change]
+    restarts: list[Any]
+    put_back: list[Event]
+    refused: list[str]
+
+
+def recently(number: int) -> Recently:
+    """Return the latest events, with some number of changes, in one query."""
+    put_back = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)[:1]
+    parts = restarts(DAY)[:RESTARTS_READ], put_back, _newest(PROVIDERS_CHECKED)[:1]
+    events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))
+
+    def of(kind: str) -> list[Any]:
+        return [event for event in events if event.type == kind]
+
+    refused = [sentence for event in of(PROVIDERS_CHECKED) for sentence in event.payload["refused"]]
+    return Recently([Change.of(event) for event in of(CHANGED)], of(RESTARTED), of(PUT_BACK), refused)

@@ -1,0 +1,236 @@
+"""The watchdog: the process that monitors the state of the site and sends a notification when it changes.
+
+It checks the state every few seconds, even if the database hangs. A new state counts once it has lasted `COUNTS_AFTER`.
+Then the first watchdog that sees it writes it into the event log and sends the notification. While the database is
+down, each watchdog sends its own notification, and logs the change later.
+
+Two threads of this process queue scheduled tasks and send webhooks. If the site has an embedded database, the process
+outlives its parent for a moment to stop it.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from memoryproject import telemetry
+from memoryproject.database.clocks import often
+from memoryproject.database.timeouts import Away, connected, database
+from memoryproject.embedded import server
+from memoryproject.schedules import adopt_archive_tasks, put_schedules_back
+from memoryproject.status import webhooks
+from memoryproject.status.checks import Verdict, judge
+from memoryproject.status.notifications import Channel, Delivery, channels
+from memoryproject.status.providers import refusals
+from memoryproject.status.site_state import Change, State, last_change, note_refused_providers
+from moments_app.jobs.worker import keep_time
+from sessions_app.clock import database_now, put_back, report
+
+COUNTS_AFTER = 15.0  # how long a state must last, so a brief failure sends no alarm
+LOOK = 5.0  # seconds between two checks while the state changes
+CALM = 30.0  # seconds between two checks otherwise
+TAKE_OVER = 60.0  # time after which any watchdog may send a change's notification
+ASK_AGAIN = 300.0  # seconds between checks of providers while one fails
+CORRECTED_EVERY = 60.0  # seconds
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _New:
+    """A state that has not lasted long enough to count.
+
+    Args:
+        state: the observed state.
+        since: when it was first observed, by the database's clock.
+        seen_at: the same, by the watchdog's own clock.
+    """
+
+    state: State
+    since: datetime
+    seen_at: float
+
+
+class Watch:
+    """See the module's docstring.
+
+    Args:
+        channels: The channels of notifications.
+        after: The seconds that a state must last before it counts.
+        clock: Returns monotonic seconds.
+    """
+
+    def __init__(self, channels: list[Channel], *, after: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._channels, self._after, self._clock = channels, after, clock
+        self._known: Change | None = None  # the last change, even if it is not logged yet
+        self._new: _New | None = None
+        self._unrecorded: Change | None = None
+        self._delivery: Delivery | None = None
+        self._settled: int | None = None  # the last change whose notifications are complete
+        self._ahead = timedelta(0)  # of this host's clock, relative to the database's
+
+    def look(self) -> None:
+        """Check once, and act on the result."""
+        with suppress(Away):
+            with database():
+                self._ahead = timezone.now() - database_now()
+                self._catch_up()
+                self._settle()
+            self._unrecorded = None  # committed only now
+        verdict = _verdict()
+        if self._counts(verdict.state):
+            self._change(verdict)
+        if self._delivery:
+            self._delivery.attempt()
+
+    @property
+    def pause(self) -> float:
+        """The seconds until the next check."""
+        return LOOK if self._new or self._unrecorded or self._delivery else CALM
+
+    def _catch_up(self) -> None:
+        """Log a change that could not be logged before, and read changes logged by other watchdogs."""
+        if self._unrecorded:
+            self._known = self._unrecorded.record() or last_change()
+        last = last_change()
+        if last and (self._known is None or last.pk != self._known.pk):
+            self._known, self._delivery = last, None
+
+    def _settle(self) -> None:
+        """Record that the last change's notifications are complete, or send those of a watchdog that died."""
+        known = self._known
+        if known is None or known.pk == self._settled:
+            return
+        if self._delivery and self._delivery.is_done:
+            known.note_told()
+        elif known.was_told or not self._is_told_of(known):
+            self._delivery = None
+        else:
+            if self._delivery is None and known.age(self._now()) > TAKE_OVER:
+                self._delivery = Delivery(known, self._channels, self._clock)
+            return
+        self._settled = known.pk
+
+    def _is_told_of(self, change: Change) -> bool:
+        return bool(self._channels) and change.is_news
+
+    def _counts(self, state: State) -> bool:
+        """Return whether a state is new and has lasted long enough."""
+        if self._known and self._known.state == state:
+            self._new = None
+            return False
+        if self._new is None or self._new.state != state:
+            self._new = _New(state, self._now(), self._clock())
+        return self._clock() - self._new.seen_at >= self._after
+
+    def _now(self) -> datetime:
+        """Return the database's time, computed from the last known difference."""
+        return timezone.now() - self._ahead
+
+    def _change(self, verdict: Verdict) -> None:
+        assert self._new is not None  # `_counts` has set it
+        previous = str(self._known.state) if self._known else ""
+        change = Change(verdict.state, previous, self._new.since, verdict.reasons)
+        self._new = None
+        try:
+            with database():
+                recorded = change.record()
+            if recorded is None:
+                return  # another watchdog has logged it, and sends the notification
+        except Away:
+            recorded = self._unrecorded = change
+        self._known = recorded
+        is_told = self._is_told_of(recorded)
+        self._delivery = Delivery(recorded, self._channels, self._clock) if is_told else None
+        log = logger.warning if recorded.is_news else logger.info
+        log("the state of the site changed", **recorded.facts())
+
+
+def _verdict() -> Verdict:
+    try:
+        with connected():
+            return judge()
+    except Away as away:
+        return Verdict(State.DOWN, [str(away)])
+
+
+class ProviderChecks:
+    """Checks the providers in a separate thread, and repeats the check while one fails."""
+
+    def __init__(self) -> None:
+        self._refused: list[str] | None = None  # results that are not logged yet
+        self._ask_at: float | None = 0.0
+
+    def look(self) -> None:
+        """Start a check if it is due, and log the result of the last one."""
+        if self._ask_at is not None and time.monotonic() >= self._ask_at:
+            self._ask_at = None
+            threading.Thread(target=self._ask, name="providers", daemon=True).start()
+        if (refused := self._refused) is not None:
+            with suppress(Away), database():
+                note_refused_providers(refused)
+                self._refused = None
+
+    def _ask(self) -> None:
+        refused = refusals()
+        for told in refused:
+            logger.error("a provider can't be used", why=told)
+        self._refused = refused
+        self._ask_at = time.monotonic() + ASK_AGAIN if refused else None
+
+
+class Corrections:
+    """Periodically sets future times to the present, and adopts entries of the former queue."""
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+
+    def look(self) -> None:
+        """Run the corrections every `CORRECTED_EVERY` seconds. If the database is down, retry at the next call."""
+        if time.monotonic() < self._next_at:
+            return
+        with suppress(Away), database():
+            put_back(often())
+            report(put_schedules_back())
+            adopt_archive_tasks()
+            self._next_at = time.monotonic() + CORRECTED_EVERY
+
+
+def serve(*, stops_database: bool = False) -> None:
+    """Watch until asked to end, or until the parent dies.
+
+    Args:
+        stops_database: Whether to stop the embedded database if the parent dies. Its data directory stays locked until
+            then, because this process has inherited the lock.
+    """
+    parent, ending = os.getppid(), threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    watch, providers = Watch(channels(), after=COUNTS_AFTER), ProviderChecks()
+    corrections = Corrections()
+    for name, thread in (("clock", keep_time), ("webhooks", webhooks.serve)):
+        threading.Thread(target=_vital, args=[name, thread, ending], name=name, daemon=True).start()
+    while not ending.is_set() and os.getppid() == parent:
+        corrections.look()
+        providers.look()
+        watch.look()
+        ending.wait(watch.pause)
+    if stops_database and os.getppid() != parent:
+        server.stop(settings.EMBEDDED_DATABASE_DIR)
+
+
+def _vital(name: str, serve: Callable[[threading.Event], None], ending: threading.Event) -> None:
+    """Serve in a thread. If that fails, end the process, which is then restarted."""
+    try:
+        serve(ending)
+    except Exception as error:
+        logger.exception("a thread of the watchdog failed", thread=name, error=type(error).__name__)
+        telemetry.stop()
+        os._exit(1)

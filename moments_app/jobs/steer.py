@@ -1,0 +1,99 @@
+"""Rerun failed and waiting jobs of an incident (`retry_all`, `try_one`), and end a job early (`cancel`)."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.utils import timezone
+
+from moments_app.jobs.process import UnknownProcess, process_named
+from moments_app.models import Circuit, Job
+from moments_app.models.circuit import NotOpen
+from moments_app.models.job import CannotChange, JobQuerySet
+from sessions_app.models import Session
+from sessions_app.models.event import named_actor
+
+AT_ONCE = 500  # maximum failed jobs that one call queues again
+
+
+@dataclass(frozen=True)
+class Retried:
+    """The result of a retry.
+
+    Args:
+        jobs: jobs that were queued again or no longer wait for their next attempt.
+        not_needed: failed jobs whose work another open job does.
+        left: failed jobs that are left for another call.
+    """
+
+    jobs: int
+    not_needed: int
+    left: int
+
+    def __str__(self) -> str:
+        told = [f"{self.jobs:,} job{'' if self.jobs == 1 else 's'} due now"]
+        if self.not_needed:
+            told.append(f"{self.not_needed:,} not needed, because another job does the same work")
+        if self.left:
+            told.append(f"{self.left:,} left; press Retry all again")
+        return "; ".join(told)
+
+
+def try_one(jobs: JobQuerySet) -> Job | None:
+    """Run one job again at once, preferably a failed one, to test whether the cause is gone.
+
+    Return None if there is none.
+    """
+    for job in jobs.filter(status=Job.Status.FAILED).order_by("-id")[:AT_ONCE]:
+        with suppress(CannotChange):
+            job.restart()
+            return job
+    waiting = jobs.later().order_by("id").first()
+    if waiting:
+        Job.objects.filter(pk=waiting.pk).update(run_after=timezone.now())
+    return waiting
+
+
+def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str) -> Retried:
+    """Queue failed jobs again, make waiting retries due, and send a probe through open circuits.
+
+    Args:
+        jobs: the jobs.
+        circuits: the open circuits that hold them.
+        actor: who requested it.
+    """
+    failed = jobs.filter(status=Job.Status.FAILED)
+    retried, refused = 0, 0
+    for job in failed.order_by("id")[:AT_ONCE]:
+        try:
+            job.restart()
+            retried += 1
+        except CannotChange:
+            refused += 1
+    retried += jobs.later().update(run_after=timezone.now())
+    for circuit in circuits:
+        with suppress(NotOpen):
+            circuit.try_now(actor)
+    return Retried(retried, refused, max(0, failed.count() - refused))
+
+
+@transaction.atomic
+def cancel(job: Job, *, actor: str) -> None:
+    """End the job, and undo what it had started.
+
+    The job's row changes at once. If an engine is still working for the job, the commit finds the claim gone and writes
+    nothing. A canceled job can be retried. Work that a threshold or a schedule makes due is queued again automatically.
+
+    Args:
+        job: a queued or running job.
+        actor: who cancels: `operator:…`.
+
+    Raises:
+        CannotChange: the job has ended; the message names its state.
+    """
+    if job.session_id is not None:  # locked before the job, as in a commit
+        Session.objects.locked().filter(pk=job.session_id).first()
+    job.cancel(actor=actor)
+    with suppress(UnknownProcess):  # only another release, which has this process, can undo its work
+        process_named(job.process).failed(job, f"Cancelled by {named_actor(actor)}.")

@@ -1,0 +1,138 @@
+"""Imports of uploaded files in bounded memory, whatever they contain.
+
+A zip file of 400 kB may unpack to 400 MB, list a million files, or need a decompression window of gigabytes. JSON may
+contain a value for every two bytes, and each takes sixty bytes in memory. So the size of a zip file's directory is
+limited, its files are only read as streams, and the values of JSON are counted before it is parsed. What an import
+remembers about every row is on disk.
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import IO, Any, cast
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from sessions_app.refusals import Refusal
+
+MIB = 2**20
+DIRECTORY_MAX = 4 * MIB  # maximum bytes of a zip file's directory
+
+# Python decompresses a whole block of the other methods at once, which may be a hundred megabytes from 4 kB.
+_METHODS = (ZIP_STORED, ZIP_DEFLATED)
+_LOCKED = 0x1 | 0x40 | 0x2000  # flags of encrypted files
+_PATCHES = 0x20
+# Matches a whole string, so its characters aren't counted. A string may be cut off at the end. Never backtracks.
+_STRING_OR_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
+_PREPARED = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+PRAGMA cache_size = -2000;
+CREATE TABLE noted (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+class ZipRefused(Refusal):
+    """A zip file, or a file in it, can't be read. The message says why."""
+
+
+class _Reading:
+    """A file that reads at most the limit at once."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(min(size, DIRECTORY_MAX + 1) if size >= 0 else DIRECTORY_MAX + 1)
+        if len(data) > DIRECTORY_MAX:
+            raise ZipRefused(f"The list of its files is longer than {DIRECTORY_MAX // MIB} MiB.")
+        return data
+
+
+def open_zip(file: IO[bytes]) -> ZipFile:
+    """Open a file as a zip file.
+
+    Raises:
+        BadZipFile: It isn't a zip file, or is damaged.
+        ZipRefused: It contains too many files.
+    """
+    try:
+        return ZipFile(cast("IO[bytes]", _Reading(file)))
+    except (NotImplementedError, ValueError) as error:  # an impossible version or file name
+        raise BadZipFile(str(error)) from error
+
+
+def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
+    """Open a file in a zip file as a stream.
+
+    Raises:
+        BadZipFile: It is damaged.
+        ZipRefused: It is encrypted, or its compression method needs too much memory.
+    """
+    if member.flag_bits & _LOCKED:
+        raise ZipRefused("It is encrypted.")
+    if member.compress_type not in _METHODS or member.flag_bits & _PATCHES:
+        raise ZipRefused("Its compression method is not deflate.")
+    return archive.open(member)
+
+
+def most_values(text: str | bytes, start: int = 0) -> int:
+    """Return an upper bound of the number of values in JSON: every list, object and comma may start one."""
+    if isinstance(text, bytes):
+        return sum(text.count(sign, start) for sign in (b"[", b"{", b","))
+    return sum(text.count(sign, start) for sign in "[{,")
+
+
+def end_of_values(text: str, most: int, start: int = 0) -> int | None:
+    """Return the position where JSON reaches its maximum number of values, or None if it doesn't."""
+    if most_values(text, start) <= most:
+        return None
+    places = (found.start() for found in _STRING_OR_VALUE.finditer(text, start) if found[0][0] != '"')
+    return next(islice(places, most, None), None)
+
+
+def has_more_values(line: bytes, most: int) -> bool:
+    """Return whether a line of JSON has too many values."""
+    return most_values(line) > most and end_of_values(line.decode("latin-1"), most) is not None
+
+
+class OnDisk:
+    """A dictionary in a temporary file, which is deleted with it. Supports values that JSON has, UUIDs and tuples."""
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("", isolation_level=None)  # without a name: a temporary file, already unlinked
+        self._file.executescript(_PREPARED)
+
+    def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        """Store values by key. Existing values are replaced."""
+        pairs = values.items() if isinstance(values, Mapping) else values
+        noted = [(_text(key), _text(value)) for key, value in pairs]
+        self._file.execute("BEGIN")
+        self._file.executemany("INSERT OR REPLACE INTO noted VALUES (?, ?)", noted)
+        self._file.execute("COMMIT")
+
+    def get(self, key: Any) -> Any:
+        """Return the value of a key, or None."""
+        found = self._file.execute("SELECT value FROM noted WHERE key = ?", [_text(key)]).fetchone()
+        return json.loads(found[0]) if found else None
+
+    def __contains__(self, key: Any) -> bool:
+        return self._file.execute("SELECT 1 FROM noted WHERE key = ?", [_text(key)]).fetchone() is not None
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Yield all keys and values, as JSON types."""
+        for key, value in self._file.execute("SELECT key, value FROM noted"):
+            yield json.loads(key), json.loads(value)
+
+    def values(self) -> Iterator[Any]:
+        """Yield all values."""
+        for _, value in self.items():
+            yield value
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, default=str)

@@ -1,0 +1,128 @@
+"""Buffers records in requests, and writes them after the requests, many at once.
+
+In each web process, a thread writes the buffer one second after its first item. If the database is down, items wait. A
+killed process loses its buffer, so this is only for records of reads.
+"""
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import structlog
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+
+from sessions_app.database.database_roles import behind_requests
+
+EVERY = 1.0  # seconds
+SOON = 0.02  # for items that other processes need soon
+MOST_WAITING = 10_000  # while the database is down, the oldest items are dropped
+AWAY = (OperationalError, InterfaceError, RuntimeError)  # the last is raised by the embedded server
+
+logger = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+_all: "list[WriteBehind[Any]]" = []
+
+
+@atexit.register
+def stop_all() -> None:
+    """Write the buffers, and end the threads. Forks that skip `atexit` functions must call this."""
+    for behind in _all:
+        behind.stop()
+
+
+class WriteBehind(Generic[T]):
+    """A buffer and the thread that writes it.
+
+    Args:
+        name: The name of the thread, also used in the log.
+        write: Writes some items, within a transaction.
+        soon: Write after `SOON` instead of `EVERY`.
+    """
+
+    def __init__(self, name: str, write: Callable[[list[T]], None], *, soon: bool = False) -> None:
+        self._name, self._write, self._is_soon = name, write, soon
+        self._waiting: deque[T] = deque(maxlen=MOST_WAITING)
+        self._writing: list[T] = []
+        self._lock = threading.Lock()
+        self._is_away = False  # whether the database was down at the last attempt
+        self._noted, self._stop = threading.Event(), threading.Event()
+        self._writer: threading.Thread | None = None
+        _all.append(self)
+
+    def note(self, item: T) -> None:
+        """Add an item to the buffer, without waiting."""
+        self._waiting.append(item)
+        self._noted.set()
+        if self._writer is None or not self._writer.is_alive():
+            self._ensure_writer()
+
+    def waiting(self) -> list[T]:
+        """Return buffered items that have not been written to the database yet."""
+        waiting = list(self._waiting)  # first, because items move to the other list in the meantime
+        return [*waiting, *self._writing]
+
+    def flush(self) -> None:
+        """Write the buffer."""
+        with self._lock:
+            self._writing = list(self._waiting)
+            for _ in self._writing:
+                self._waiting.popleft()
+            try:
+                self._write_all()
+            finally:
+                self._writing = []
+
+    def _write_all(self) -> None:
+        if not self._writing:
+            return
+        try:
+            with behind_requests(), transaction.atomic():  # the items concern many people
+                self._write(self._writing)
+            self._is_away = False
+        except AWAY as error:
+            self._put_back(error)
+        except DatabaseError as error:
+            self._tell("not written", error)
+
+    def _put_back(self, error: Exception) -> None:
+        """Put unwritten items back, before newer ones."""
+        if not self._is_away:
+            self._tell("not written yet", error)
+        self._is_away = True
+        room = max(MOST_WAITING - len(self._waiting), 0)
+        self._waiting.extendleft(reversed(self._writing[len(self._writing) - room :] if room else []))
+        self._noted.set()
+
+    def _tell(self, what: str, error: Exception) -> None:
+        logger.warning(what, what=self._name, count=len(self._writing), error=type(error.__cause__ or error).__name__)
+
+    def stop(self) -> None:
+        """End the thread and write the buffer."""
+        self._stop.set()
+        self._noted.set()
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+            self.flush()
+            connection.close()
+
+    def _ensure_writer(self) -> None:
+        """Start the thread in the process that needs it, because web processes are forked."""
+        with self._lock:
+            if self._writer is None or not self._writer.is_alive():
+                self._stop.clear()
+                self._writer = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._writer.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._noted.wait()
+            self._noted.clear()
+            self._stop.wait(SOON if self._is_soon and not self._is_away else EVERY)
+            try:
+                self.flush()
+            finally:
+                connection.close()

@@ -1,0 +1,269 @@
+"""Raw SQL: reads that every request makes, and writes that the ORM can't express.
+
+For these reads, the ORM takes longer to build a query, or to inspect the columns of a raw one, than PostgreSQL to
+execute it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from django.db import connection
+from django.db.models import Field, JSONField, Model, QuerySet
+from django.db.models.constants import OnConflict
+from django.db.models.sql import InsertQuery
+
+Row = TypeVar("Row", bound=Model)
+Fields = tuple["Field[Any, Any]", ...]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+AT_ONCE = 1_000  # rows that are built before they are sent
+
+
+# --- reads ---
+
+
+def microseconds_of(column: str) -> str:
+    """Return SQL for a time as a whole number. `time_of` parses it ten times as fast as psycopg parses a time."""
+    return f"(extract(epoch FROM {column}) * 1000000)::bigint"
+
+
+def time_of(microseconds: int) -> datetime:
+    """Convert microseconds since 1970 to a time."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def array_of(numbers: Iterable[float]) -> str:
+    """Return a PostgreSQL array literal of numbers. The statement must declare its type.
+
+    psycopg inspects each item of a list, which takes most of the time of a statement with hundreds of numbers.
+    """
+    return _array(map(str, numbers))
+
+
+def array_of_texts(texts: Iterable[str]) -> str:
+    """Return a PostgreSQL array literal of texts. The statement must declare its type."""
+    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return _array(f'"{text}"' for text in escaped)
+
+
+def _array(items: Iterable[str]) -> str:
+    return f"{{{','.join(items)}}}"
+
+
+@cache
+def columns(model: type[Model], table: str) -> str:
+    """Return SQL for the columns of a model's table, in the order that `first` expects.
+
+    Args:
+        model: The table's model. It must not be `Searched`.
+        table: The table's alias in the statement.
+    """
+    return ", ".join(f'{table}."{field.column}"' for field in model._meta.concrete_fields)
+
+
+@cache
+def _fields(model: type[Model]) -> tuple[list[str], list[tuple[int, Any]]]:
+    """Return the names of a model's fields, and the positions and converters of those that need conversion."""
+    fields = model._meta.concrete_fields
+    converted = [(place, field.from_db_value) for place, field in enumerate(fields) if hasattr(field, "from_db_value")]
+    return [field.attname for field in fields], converted
+
+
+def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Row, Sequence[Any]]]:
+    """Return the rows of a query, each with the values of its other columns.
+
+    Args:
+        model: The model of the rows.
+        sql: Selects `columns` first. If it has several statements, the last one returns the rows.
+        parameters: The parameters of the statement.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        while cursor.nextset():  # skip to the result of the last statement
+            pass
+        found = cursor.fetchall()
+    names, converted = _fields(model)
+    rows = []
+    for row in found:
+        values = list(row[: len(names)])
+        for place, convert in converted:
+            values[place] = convert(values[place], None, connection)
+        rows.append((model.from_db(connection.alias, names, values), row[len(names) :]))
+    return rows
+
+
+def first(
+    model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]
+) -> tuple[Row, Sequence[Any]] | None:
+    """Return the first row of a query, with the values of its other columns. None if there is no row.
+
+    Args:
+        model: The model of the row.
+        sql, parameters: As in `read`.
+    """
+    return next(iter(read(model, sql, parameters)), None)
+
+
+# --- inserts ---
+
+
+def insert_unless_there(instance: Model) -> bool:
+    """Insert a new row, unless a unique constraint shows that it exists.
+
+    If another transaction is adding the same row, wait for it.
+
+    Returns:
+        Whether this call added the row. If so, the instance has its primary key.
+    """
+    if not (added := _insert_missing([instance], [])):
+        return False
+    [(instance.pk,)], instance._state.adding = added, False
+    return True
+
+
+def insert_those_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
+    """Insert new rows of one table with one statement. Skip rows that violate a unique constraint.
+
+    Args:
+        instances: The rows. Of two equal rows, the first is added.
+        named_by: A field whose value is different in each new row.
+
+    Returns:
+        The rows that this call added, in the same order. They have their primary keys.
+    """
+    if not instances:
+        return []
+    added = {name: pk for pk, name in _insert_missing(instances, [named_by])}
+    missing = [instance for instance in instances if getattr(instance, named_by) in added]
+    for instance in missing:
+        instance.pk, instance._state.adding = added[getattr(instance, named_by)], False
+    return missing
+
+
+def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Insert the missing rows. Return their primary keys and these fields."""
+    options = type(instances[0])._meta
+    query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
+    query.insert_values(
+        [field for field in options.concrete_fields if not (field.primary_key or field.generated)], list(instances)
+    )
+    compiler = query.get_compiler(connection=connection)
+    compiler.returning_fields = [options.pk, *(options.get_field(name) for name in returned)]
+    [(sql, parameters)] = compiler.as_sql()
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def insert_as_they_are(instances: Sequence[Model]) -> None:
+    """Insert rows of one table with their own times, including those that Django would set itself.
+
+    The instances get their primary keys. No signal is sent.
+    """
+    if not instances:
+        return
+    options = type(instances[0])._meta
+    query = InsertQuery(type(instances[0]))
+    fields = [field for field in options.concrete_fields if not (field.primary_key or field.generated)]
+    query.insert_values(fields, list(instances), raw=True)
+    rows = query.get_compiler(connection=connection).execute_sql([options.pk])
+    for instance, (pk,) in zip(instances, rows, strict=True):
+        instance.pk, instance._state.adding = pk, False
+
+
+# --- many rows at once ---
+
+
+def copy_rows(instances: Sequence[Model]) -> None:
+    """Insert new rows of one table. The instances get no primary keys, and no signal is sent.
+
+    Uses COPY, which is several times as fast as INSERT. PostgreSQL rejects COPY if row-level security limits the role.
+    Then the rows are inserted with `bulk_create`. The caller must have executed a statement in the transaction before,
+    because COPY skips the SQL that sets up a transaction.
+    """
+    model = type(instances[0])
+    if _is_limited(model):
+        model._default_manager.bulk_create(instances)
+        return
+    fields = _written(model)
+    names = ", ".join(f'"{field.column}"' for field in fields)
+    with connection.cursor() as cursor, cursor.copy(f'COPY "{model._meta.db_table}" ({names}) FROM STDIN') as copy:
+        for first in range(0, len(instances), AT_ONCE):
+            for row in _rows(instances[first : first + AT_ONCE], fields):
+                copy.write_row(row)
+
+
+def _rows(instances: Sequence[Model], fields: Fields) -> list[list[Any]]:
+    """Return the values of instances.
+
+    Converts many rows before it sends them, because stemming needs the processor's caches. Sending each row alone would
+    make an import a tenth slower.
+    """
+    values, converted = attrgetter(*(field.attname for field in fields)), _converted(fields)
+    rows = [list(values(instance)) for instance in instances]
+    for place, convert in converted:
+        for row in rows:
+            row[place] = convert(row[place])
+    return rows
+
+
+def _is_limited(model: type[Model]) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT row_security_active(%s)", [model._meta.db_table])
+        [is_limited] = cursor.fetchone() or [False]
+    return bool(is_limited)
+
+
+@cache
+def _written(model: type[Model]) -> Fields:
+    return tuple(field for field in model._meta.concrete_fields if not (field.primary_key or field.generated))
+
+
+@cache
+def _converted(fields: Fields) -> list[tuple[int, Callable[[Any], Any]]]:
+    """Return the positions of JSON fields, with the function that converts their values."""
+    return [(place, _as_json) for place, field in enumerate(fields) if isinstance(field, JSONField)]
+
+
+def _as_json(value: Any) -> str | None:
+    if value is None:
+        return None
+    return json.dumps(value) if value != {} else "{}"  # the most common value
+
+
+def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
+    """Update some columns of rows of one table with a single statement.
+
+    Args:
+        instances: The changed rows. Their primary key is `id`.
+        names: The names of the fields. None may be a JSON field.
+    """
+    model = type(instances[0])
+    options = model._meta
+    by_name = {field.name: field for field in options.concrete_fields}
+    fields = [by_name[name] for name in ("id", *names)]
+    arrays = ", ".join(f"%s::{field.db_type(connection)}[]" for field in fields)
+    columns = [f'"{field.column}"' for field in fields]
+    assigned = ", ".join(f"{column} = new.{column}" for column in columns[1:])
+    sql = (
+        f'UPDATE "{options.db_table}" was SET {assigned} FROM unnest({arrays}) AS new ({", ".join(columns)}) '  # noqa: S608
+        f"WHERE was.{columns[0]} = new.{columns[0]}"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [[getattr(instance, field.attname) for instance in instances] for field in fields])
+
+
+# --- locks ---
+
+
+def lock_rows(rows: QuerySet[Any]) -> None:
+    """Lock rows of a table until the transaction ends, in the order of their primary keys, to avoid deadlocks.
+
+    New references to them are not blocked.
+    """
+    list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk"))

@@ -1,0 +1,180 @@
+"""Timeouts of a request: for locks, statements, an idle transaction, and the whole request.
+
+In a limited block, each transaction sets its limits in its first message (`first_statement.py`). So the limits apply to
+a person's transaction, to transactions of the tables' owner, and to single statements.
+
+A request also has a deadline. The timeout of a statement is the time left until then, rounded up to a tenth of a
+second. No statement starts after the deadline.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import Enum
+
+import structlog
+from django.conf import settings
+from django.db import OperationalError
+from psycopg import errors
+
+from sessions_app.database import first_statement
+from sessions_app.database.database_roles import WEB, Role, taking
+from sessions_app.refusals import Refusal
+
+logger = structlog.get_logger(__name__)
+
+IDLE_SECONDS = 60.0  # a request that is idle in a transaction for longer loses its locks
+
+
+class Kind(Enum):
+    """How long a statement of a request may take."""
+
+    CALL = "call"
+    LONG = "long"  # operators' pages, and calls that export, erase, delete or retract
+
+
+class Deadline:
+    """The time at which a request ends with 503.
+
+    Args:
+        seconds: Seconds from now.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+        self.granted = math.inf  # statement timeout of the current transaction, in seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds until the deadline, negative after it."""
+        return self._at - time.monotonic()
+
+    def lift(self) -> None:
+        """Remove the deadline of a request that may take long, or whose response has started to stream."""
+        self._at = math.inf
+
+
+REGRANT = 1.0  # seconds that a transaction's statements may run beyond the deadline
+
+_kind: ContextVar[Kind | None] = ContextVar("kind", default=None)
+_deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+@contextmanager
+def until(deadline: Deadline) -> Iterator[None]:
+    """Set the deadline of the request that the block serves."""
+    outer = _deadline.set(deadline)
+    try:
+        yield
+    finally:
+        _deadline.reset(outer)
+
+
+def deadline() -> Deadline | None:
+    """Return the deadline of the current request, or None."""
+    return _deadline.get()
+
+
+@contextmanager
+def limited(kind: Kind) -> Iterator[None]:
+    """Limit how long the block waits for the database. A nested block replaces the limits of its outer block.
+
+    A long request has no deadline.
+
+    Args:
+        kind: The kind of the request.
+    """
+    if kind is Kind.LONG and (ends := deadline()):
+        ends.lift()
+    outer = _kind.set(kind)
+    try:
+        yield
+    finally:
+        _kind.reset(outer)
+
+
+@contextmanager
+def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
+    """Serve a request in the block. Limit how long it waits for the database, and which rows it sees.
+
+    Args:
+        kind: The kind of the request.
+        role: The role of its transactions until the person is known.
+    """
+    with limited(kind), taking(role):
+        yield
+
+
+class LimitsSet(first_statement.Provider):
+    """Sets the limits of a transaction in its first message, and a shorter timeout near the deadline."""
+
+    def before(self, *, begins: bool) -> str:
+        """Return the statements that set the limits.
+
+        Raises:
+            OperationalError: The request's deadline has passed.
+        """
+        kind, ends = _kind.get(), deadline()
+        if kind is None:
+            return ""
+        left = ends.left if ends else math.inf
+        if left <= 0:
+            raise OperationalError(
+                "The request took too long and was stopped. Try again in a moment."
+            ) from errors.QueryCanceled()
+        if begins:
+            limits = _limits(kind, left)
+        elif ends and left < ends.granted - REGRANT:
+            limits = {"statement_timeout": _tenths(left)}
+        else:
+            return ""
+        if ends:
+            ends.granted = limits["statement_timeout"]
+        return set_local(limits)
+
+
+def _limits(kind: Kind, left: float) -> dict[str, float]:
+    """Return the limits of a transaction."""
+    limits = settings.LIMITS
+    longest = limits.request_seconds if kind is Kind.CALL else limits.long_statement_seconds
+    return {
+        "lock_timeout": limits.lock_seconds,
+        "statement_timeout": _tenths(min(longest, left)),
+        "idle_in_transaction_session_timeout": IDLE_SECONDS,
+    }
+
+
+def _tenths(seconds: float) -> float:
+    """Round up to a tenth of a second, so psycopg can reuse prepared messages."""
+    return math.ceil(seconds * 10) / 10
+
+
+def set_local(seconds: Mapping[str, float]) -> str:
+    """Return the statements that set a transaction's timeouts, given by their PostgreSQL names."""
+    return "".join(f"SET LOCAL {name} = {value * 1000:.0f}; " for name, value in seconds.items())
+
+
+class Unavailable(Refusal):
+    """The database could not complete the request. Nothing was changed, so the client can retry.
+
+    Args:
+        error: The database's error. Only its kind is logged, because its text may quote the request.
+    """
+
+    status, retry_after = 503, 1
+
+    def __init__(self, error: OperationalError) -> None:
+        self.code, text = _told(error.__cause__)
+        super().__init__(text)
+        logger.warning("the database did not carry out a request", error=type(error.__cause__ or error).__name__)
+
+
+def _told(cause: BaseException | None) -> tuple[str, str]:
+    """Return the error code and the text for a database error."""
+    if isinstance(cause, (errors.LockNotAvailable, errors.DeadlockDetected)):
+        return "busy", "Another request is changing the same data. Try again in a moment."
+    if isinstance(cause, errors.QueryCanceled):
+        return "busy", "The request took too long and was stopped. Try again in a moment."
+    return "unavailable", "The database does not respond. Try again in a moment."

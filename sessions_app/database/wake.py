@@ -1,0 +1,131 @@
+"""Notifications that wake idle workers when a job may be due, and the sender of webhooks when one is due.
+
+They are sent after the commit, because NOTIFY holds a server-wide lock until its transaction commits. A lost
+notification delays a job by at most `IDLE`, because idle workers and the watchdog poll for due jobs.
+"""
+
+import os
+import select
+from contextlib import suppress
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from psycopg import Connection, Notify
+
+from sessions_app.database.deferred_writes import WriteBehind
+
+IDLE = 30.0  # maximum seconds between two polls of an idle worker, or of the watchdog's threads
+
+
+class Channel(StrEnum):
+    """The receivers of a notification."""
+
+    JOBS = "memory_jobs"  # workers
+    TASKS = "memory_tasks"  # processes that run schedules and other tasks
+    WEBHOOKS = "memory_webhooks"  # the sender of webhooks
+
+
+def wake(channel: Channel) -> None:
+    """Wake the listeners of a channel after this transaction commits."""
+    if not any(_SENDS[channel] in hook for hook in connection.run_on_commit):
+        transaction.on_commit(_SENDS[channel])
+
+
+def wake_workers() -> None:
+    """Wake idle workers when this transaction has committed."""
+    wake(Channel.JOBS)
+
+
+def sends_from_thread() -> bool:
+    """Return whether this is a web process, where a thread sends one notification for several requests."""
+    return bool(settings.PROCESS == "web")
+
+
+def _send(channel: Channel) -> None:
+    if sends_from_thread():
+        _behind.note(channel)
+    else:
+        with transaction.atomic():
+            _notify([channel])
+
+
+def _notify(channels: list[Channel]) -> None:
+    # A crash of the server loses at most the notification, so the commit doesn't wait for the disk.
+    statements = ["SET LOCAL synchronous_commit TO off", *(f"NOTIFY {channel}" for channel in dict.fromkeys(channels))]
+    with connection.cursor() as cursor:
+        cursor.execute("; ".join(statements))
+
+
+_SENDS = {channel: partial(_send, channel) for channel in Channel}
+_behind = WriteBehind("wake", _notify, soon=True)
+
+
+class Waker:
+    """Wakes a `Bell` from other threads of this process, without blocking them."""
+
+    def __init__(self) -> None:
+        self.reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+
+    def wake(self) -> None:
+        with suppress(BlockingIOError):  # the pipe is full, which wakes it too
+            os.write(self._writing, b"!")
+
+
+class Bell:
+    """Wakes this process when a notification arrives on its database connection.
+
+    Args:
+        channels: The channels to listen to.
+        interrupt: A file descriptor that also wakes it when it becomes readable.
+    """
+
+    def __init__(self, *channels: Channel, interrupt: int | None = None) -> None:
+        self._channels, self._interrupt = channels, interrupt
+        self._listening: Connection[Any] | None = None
+        self._has_rung = False
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a notification, at most some seconds. Return whether one may have arrived.
+
+        Return immediately if one arrived since the last wait, or if the connection is new and was not listening before.
+        """
+        may_have_rung = True
+        if settings.JOBS.poll_seconds:
+            may_have_rung = self._sleep([], min(seconds, settings.JOBS.poll_seconds))
+        elif self._listening is None or self._listening is not connection.connection:
+            self._listening = self._listen()
+        elif not self._has_rung:
+            may_have_rung = self._sleep([self._listening.fileno()], seconds)
+            _drain(self._listening)
+        self._has_rung = False
+        return may_have_rung
+
+    def _listen(self) -> Connection[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute("; ".join(f"LISTEN {channel}" for channel in self._channels))
+        listening: Connection[Any] = connection.connection
+        listening.add_notify_handler(self._ring)  # called for notifications that arrive with a query's result
+        return listening
+
+    def _ring(self, _notification: Notify) -> None:
+        self._has_rung = True
+
+    def _sleep(self, sources: list[int], seconds: float) -> bool:
+        interrupt = [] if self._interrupt is None else [self._interrupt]
+        ready, _, _ = select.select(sources + interrupt, [], [], seconds)
+        for source in interrupt:
+            if source in ready:
+                os.read(source, 1024)
+        return any(source in ready for source in sources)
+
+
+def _drain(listening: Connection[Any]) -> None:
+    """Read all notifications. They carry no data."""
+    with connection.wrap_database_errors:
+        listening.pgconn.consume_input()
+        while listening.pgconn.notifies():
+            pass

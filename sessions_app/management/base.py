@@ -1,0 +1,40 @@
+"""What commands share: an error message for a `Refusal`, and the option `--application`."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from sessions_app.models import Application
+from sessions_app.models.application import DEFAULT
+from sessions_app.refusals import Refusal
+
+
+class RefusingCommand(BaseCommand):
+    """A command that ends with an error message if it raises a `Refusal`.
+
+    Attributes:
+        unchanged: A sentence that follows the reason.
+    """
+
+    unchanged = ""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except Refusal as error:
+            raise CommandError(f"{error} {self.unchanged}".rstrip()) from error
+
+
+def add_application(parser: CommandParser) -> None:
+    """Add the option `--application` to a command."""
+    parser.add_argument("--application", metavar="NAME", help="name of the application; default: the first application")
+
+
+def application_of(options: dict[str, Any]) -> int:
+    """Return the primary key of the application in a command's options.
+
+    Raises:
+        UnknownApplication: No application has this name.
+    """
+    name = options["application"]
+    return Application.objects.named(name).pk if name is not None else DEFAULT

@@ -1,0 +1,109 @@
+"""Chat messages in the format of OpenAI's API, as fields of our own messages.
+
+The content of a message may be a list of parts: text, and pictures, sound or files.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sessions_app.text.shorten import shorten_middle
+
+DATA_MAX_CHARS = 200  # maximum characters stored of a picture or file that is embedded in a message
+MAX_DEPTH = 100  # of the search for embedded data; anything nested deeper can't be stored
+ROLES = {"developer": "system", "function": "tool"}
+
+Fields = dict[str, Any]  # a message's fields in the format of the API
+
+
+class OpenAIMessage(BaseModel):
+    """One message. Fields that aren't named here are kept as its metadata."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[str | dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    function_call: dict[str, Any] | None = None
+
+
+def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
+    """Return the fields of a chat message in the format of our API.
+
+    Args:
+        raw: The message.
+        tools: Tool names by call id. The calls of this message are added.
+
+    Raises:
+        ValidationError: It is not a chat message (pydantic's error).
+    """
+    message = OpenAIMessage.model_validate(raw)
+    tools.update(_called_tools(message))
+    return _fields(message, tools)
+
+
+def _called_tools(message: OpenAIMessage) -> dict[str, str]:
+    """Return the names of the tools that a message calls, by call id."""
+    names: dict[str, str] = {}
+    for call in message.tool_calls or ():
+        function = call.get("function")
+        if isinstance(function, dict) and isinstance(call.get("id"), str) and isinstance(function.get("name"), str):
+            names[call["id"]] = function["name"]
+    return names
+
+
+def _fields(message: OpenAIMessage, tools: dict[str, str]) -> Fields:
+    text, parts = text_and_parts(message.content)
+    calls = message.tool_calls
+    if message.function_call:  # the predecessor of tool calls
+        calls = [{"type": "function", "function": message.function_call}]
+    payload = {"tool_calls": calls, "tool_call_id": message.tool_call_id, "parts": parts}
+    role = ROLES.get(message.role, message.role)
+    is_result = role == "tool"
+    return {
+        "role": role,
+        "content": text,
+        "tool_name": (message.name or tools.get(message.tool_call_id or "", "")) if is_result else "",
+        "name": "" if is_result else message.name or "",
+        "payload": filled(payload) or None,
+        "metadata": filled(without_data(message.model_extra)),
+    }
+
+
+def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:
+    """Return the text of a message's content, and the parts that are not text: pictures, sound, files."""
+    if content is None or isinstance(content, str):
+        return content or "", []
+    texts: list[str] = []
+    others: list[Any] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            texts.append(text)
+        else:
+            others.append(without_data(part))
+    return "\n".join(filter(None, texts)), others
+
+
+def without_data(value: Any, *, is_data: bool = False, depth: int = 0) -> Any:
+    """Return a copy with the data of pictures and files shortened and marked as such."""
+    if depth == MAX_DEPTH:
+        return value
+    if isinstance(value, dict):
+        return {
+            key: without_data(part, is_data=key in ("data", "file_data"), depth=depth + 1)
+            for key, part in value.items()
+        }
+    if isinstance(value, list):
+        return [without_data(part, depth=depth + 1) for part in value]
+    if isinstance(value, str) and (is_data or value.startswith("data:")):
+        return shorten_middle(value, DATA_MAX_CHARS)
+    return value
+
+
+def filled(fields: Mapping[str, Any]) -> Fields:
+    """Return the fields that are not empty."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
