@@ -92,9 +92,9 @@ def test_why_there_is_no_answer_is_said_and_what_was_said_is_kept(
 
 
 def test_without_an_upstream_the_page_says_so(root: Client, tess: UserProfile) -> None:
-    assert "No chat model is set" in page(root, PLAYGROUND)
+    assert "No chat model is configured" in page(root, PLAYGROUND)
     shown = page(root, url("chat", tess))
-    assert "No chat model is set" in shown and "Send" not in shown
+    assert "No chat model is configured" in shown and "Send" not in shown
     assert "status 503" in say(root, tess, "Hello?").content.decode()
 
 

@@ -59,7 +59,7 @@ def test_the_card_shows_cause_missing_memory_and_remedy(root: Client) -> None:
     assert shown.count('<li class="rem-incident">') == 1
     assert f"<h3>{ENGINE} gives invalid answers</h3>" in shown
     assert "3 failed, 0 waiting jobs" in shown and "3 people: " in shown and ">ada</a>" in shown
-    assert "If nobody acts, these stay missing: moments of new messages (3 jobs)." in shown
+    assert "Unless the failed jobs are retried, these stay missing: moments of new messages (3 jobs)." in shown
     assert "Read a failed answer, and change the prompt or the model. Then press Try one" in shown
     assert "failed permanently" not in shown  # the card has counted them
     assert change_url(failure) in shown

@@ -196,7 +196,7 @@ class TestWhenThereIsNothing:
         assert len(tried(Purpose.MOMENT_BUILDER, session).answers) == 2
 
     def test_nothing_to_try_it_on(self, ada: UserProfile, model_server: OpenAIServer) -> None:
-        with pytest.raises(CannotTry, match="nothing beyond the lag"):
+        with pytest.raises(CannotTry, match="all waiting turns have to stay live"):
             tried(Purpose.MOMENT_BUILDER, talk(ada, 3))
         assert not model_server.requests and not Summary.objects.exists()
 
