@@ -103,7 +103,8 @@ def unprotected_tables() -> list[str]:
         )
         found = cursor.fetchall()
     return [
-        f"{name} has no policy for {role}, which could read other people's rows. Run manage.py migrate."
+        f"{name} has no row-level security policy for the role {role}, so the role could read other people's rows. "
+        "Run manage.py migrate."
         for name, role in found
     ]
 
