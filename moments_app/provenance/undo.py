@@ -73,7 +73,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
             stream were deleted.
     """
     if retraction.cause_id and not retraction.is_left:
-        raise CannotRetract(f"This retraction follows from another. Undo {retraction.cause_id} instead.")
+        raise CannotRetract(f"This retraction was caused by another one. Undo {retraction.cause_id} instead.")
     consequences = list(retraction.consequences().standing().exclude(session=None).order_by("-pk"))
     _lock_all([retraction, *consequences])
     for consequence in consequences:

@@ -358,11 +358,11 @@ class TestWrongFiles:
             ("messages.jsonl", lambda old: old + b"{", "messages.jsonl line 4"),
             ("messages.jsonl", lambda old: old.replace(b'"role": "user"', b'"role": "robot"'), "line 1: role"),
             ("messages.jsonl", lambda old: old.replace(b'"kind"', b'"zqkind"'), "line 1: kind"),
-            ("messages.jsonl", lambda old: old.replace(b"Turn 2", b"Turn\\u0000 2"), "the database refuses it"),
+            ("messages.jsonl", lambda old: old.replace(b"Turn 2", b"Turn\\u0000 2"), "the database rejected it"),
             ("messages.jsonl", lambda old: old.replace(b"Turn 2", b"Turn\\ud800 2"), "messages.jsonl line 3"),
-            ("messages.jsonl", lambda old: old + old, "the database refuses it"),
+            ("messages.jsonl", lambda old: old + old, "the database rejected it"),
             ("messages.jsonl", lambda old: old.replace(b'"s1"', b'"s9"'), "no session"),
-            ("sessions.jsonl", lambda old: old.replace(b'"s1"', b'"%s"' % (b"s" * 300)), "the database refuses it"),
+            ("sessions.jsonl", lambda old: old.replace(b'"s1"', b'"%s"' % (b"s" * 300)), "the database rejected it"),
         ],
     )
     def test_the_error_for_an_invalid_shape_names_the_line(self, good: Path, name: str, change: Any, told: str) -> None:
