@@ -759,8 +759,8 @@ class Settings(Group):
     )
     extras: CommaList = Field(
         ["importers", "lab", "oauth"],
-        description="Comma-separated list of optional parts of the platform to install. Before you remove an extra, "
-        "drop its tables with `manage.py drop_extra`.",
+        description="Comma-separated list of extras (optional parts of the platform) to use. Before you remove an "
+        "extra, drop its tables with `manage.py drop_extra`.",
     )
     data_dir: Path = Field(
         HOME / ".data",

@@ -64,16 +64,18 @@ def _of_people(incident: "Incident") -> Words:
         cause = f"Calls about {name} fail"
         if failed:
             calls = "1 call" if len(failed) == 1 else f"All {len(failed):,} calls"
-            told.append(f"{calls} about {name} failed since {_at(failed[-1].at)}.")
+            told.append(
+                f"{calls} about {name} {'has' if len(failed) == 1 else 'have'} failed since {_at(failed[-1].at)}."
+            )
     else:
         cause = f"Calls about {incident.people:,} people fail"
     if not others:
-        told.append("No call about another person was answered in this time, so the engine may be the cause too.")
+        told.append("No call about another person was answered during this time, so the engine may be the cause too.")
         return cause, " ".join(told), f"The engine is tested automatically. {_next_probe(incident.circuits)}".strip()
     people = len({call.person for call in others})
     whose = "1 other person was" if people == 1 else f"{people:,} other people were"
     calls = "1 call" if len(others) == 1 else f"{len(others):,} calls"
-    told += [f"{calls} about {whose} answered in this time.", _tested(failed, others)]
+    told += [f"{calls} about {whose} answered during this time.", _tested(failed, others)]
     remedy = (
         "The engine answers other calls, so waiting doesn't help. Read the request of a failed call to find the text "
         "that causes the failures. Retract the turn with this text, or use another model. " + TRY_ONE

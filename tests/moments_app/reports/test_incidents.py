@@ -81,8 +81,8 @@ class TestOnePerson:
         fail_alone("ada", "bo", "cy")
         incident = the_only()
         assert incident.cause == "Calls about ada fail"
-        assert incident.evidence.startswith("All 3 calls about ada failed since ")
-        assert "2 calls about 2 other people were answered in this time." in incident.evidence
+        assert incident.evidence.startswith("All 3 calls about ada have failed since ")
+        assert "2 calls about 2 other people were answered during this time." in incident.evidence
         assert "The same prompt for cy was answered at " in incident.evidence
         assert incident.remedy.startswith("The engine answers other calls, so waiting doesn't help.")
 
