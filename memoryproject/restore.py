@@ -88,7 +88,9 @@ def _check_versions(manifest: Manifest) -> None:
     recorded = [(app, name) for app, names in manifest.migrations.items() for name in names]
     if newer := unknown(MigrationLoader(None), recorded):
         app, name = newer[0]
-        raise BackupError(f"The backup is from a newer version, with the migration {app}.{name}. Install it first.")
+        raise BackupError(
+            f"The backup is from a newer version, with the migration {app}.{name}. Install that version first."
+        )
 
 
 @contextmanager

@@ -33,7 +33,7 @@ KINDS = {
     "invalid_answer": ("gives invalid answers", "Read a failed answer, and change the prompt or the model."),
     "too_large": ("gives answers that are too long", "Read the request of a failed call, and change the prompt."),
     DEFECT: ("A bug in the platform", "Report this incident with its place in the code, and install the fix."),
-    ARCHIVE: ("Archived messages can't be read", "Repair the storage of archives, or restore the file from a backup."),
+    ARCHIVE: ("Archived messages can't be read", "Repair the archive storage, or restore the file from a backup."),
     MISSING_PROMPT: ("A prompt has no active version", "Activate a version of the prompt that the error names."),
 }
 WHAT = {kind: what for kind, (what, _) in KINDS.items()}

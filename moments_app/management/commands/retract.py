@@ -93,7 +93,7 @@ def _would(what: str, found: Preview | ItemsPreview) -> str:
 
 
 def _repeating(found: Preview | ItemsPreview) -> list[str]:
-    return [f"{answer.ref} repeats it. {answer.problem}".strip() for answer in found.answers]
+    return [f"The answer {answer.ref} repeats the text. {answer.problem}".strip() for answer in found.answers]
 
 
 def _uuid(text: str) -> uuid.UUID:

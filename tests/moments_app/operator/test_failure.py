@@ -224,8 +224,8 @@ def test_the_page_shows_common_properties_and_missing_memory(root: Client) -> No
     failure = fail("ada", "bo")
     circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, reason="invalid_answer")
     shown = page(root, change_url(failure))
-    assert "Endpoint" in shown and f"{ENGINE} (all)" in shown
-    assert "ada</a> (1)" in shown and "bo</a> (1)" in shown
+    assert "Endpoint" in shown and f"{ENGINE} (all failures)" in shown
+    assert "ada</a> (1 job)" in shown and "bo</a> (1 job)" in shown
     assert "60 turns without a moment in 2 sessions" in shown
     assert change_url(circuit) in shown and "has not been called since" in shown and "Try now" in shown
     job = Job.objects.first()
