@@ -82,5 +82,5 @@ def test_a_line_of_ours_is_told_with_its_names_and_anothers_by_its_place(reports
 def test_a_missing_package_is_told_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "memoryproject.telemetry.errors")
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)
-    with pytest.raises(ImproperlyConfigured, match=r"sentry_sdk isn't installed: .*memory-platform\[sentry\]"):
+    with pytest.raises(ImproperlyConfigured, match=r"sentry_sdk isn't installed\. .*memory-platform\[sentry\]"):
         telemetry._errors()
