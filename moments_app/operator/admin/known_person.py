@@ -28,7 +28,7 @@ class KnownPersonAdmin(ReadOnlyAdmin):
     search_help_text = "A name, or the start of a user_id"
     when_empty = (
         "No people yet. A person is listed here when a fact names them with their relationship to the user, such as "
-        "“my sister Anna”."
+        "“sister”."
     )
     ordering = ("-id",)
     form_page = KnownPersonForm
