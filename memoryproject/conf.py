@@ -59,53 +59,55 @@ REMOVED = {
     "DAILY_LIMITS__KEY_STORED_BYTES": NO_BYTES,
     "DAILY_LIMITS__APPLICATION_STORED_BYTES": NO_BYTES,
     "MOMENT_BUILDER__MODEL": ONE_MODEL,
-    "MOMENT_BUILDER__LOAD_MAX_TURN_TOKENS": "fixed at 1,000 tokens.",
+    "MOMENT_BUILDER__LOAD_MAX_TURN_TOKENS": "the value is now always 1,000 tokens.",
     "MEMORY_FORMATION__MODEL": ONE_MODEL,
     "SESSION_COMPACTION__MODEL": ONE_MODEL,
-    "SESSION_COMPACTION__KEEP_RECENT_MESSAGES": "fixed at 8 turns.",
+    "SESSION_COMPACTION__KEEP_RECENT_MESSAGES": "the value is now always 8 turns.",
     "ROLLING_SUMMARY__MODEL": FAST_MODEL,
-    "ROLLING_SUMMARY__UNREAD_TURNS": "fixed at 48 turns.",
+    "ROLLING_SUMMARY__UNREAD_TURNS": "the value is now always 48 turns.",
     "ROLLING_SUMMARY__MIN_LIVE_TOKENS": "use ROLLING_SUMMARY__EVERY_TURNS.",
-    "ROLLING_SUMMARY__STUCK_AFTER_MINUTES": "fixed at 5 minutes.",
+    "ROLLING_SUMMARY__STUCK_AFTER_MINUTES": "the value is now always 5 minutes.",
     "MEMORY_CONTEXT__POLICY": "edit the prompt rem://prompts/memory-policy.",
     "RECALL__MODEL": FAST_MODEL,
     "RECALL__MATCH_COUNT": "send match_count with a search.",
-    "RECALL__CANDIDATES": "fixed at 150 results.",
-    "RECALL__QUERY_MESSAGES": "fixed at 10 turns.",
-    "RECALL__QUERY_TIMEOUT_SECONDS": "fixed at 2 seconds.",
-    "ENGINE__MAX_RESPONSE_BYTES": "fixed at 1,000,000 bytes.",
-    "ENGINE__CIRCUIT_SECONDS": "fixed at 30 seconds.",
-    "EMBEDDING__CALLS_AT_ONCE": "fixed at 4 calls.",
+    "RECALL__CANDIDATES": "the value is now always 150 results.",
+    "RECALL__QUERY_MESSAGES": "the value is now always 10 turns.",
+    "RECALL__QUERY_TIMEOUT_SECONDS": "the value is now always 2 seconds.",
+    "ENGINE__MAX_RESPONSE_BYTES": "the value is now always 1,000,000 bytes.",
+    "ENGINE__CIRCUIT_SECONDS": "the value is now always 30 seconds.",
+    "EMBEDDING__CALLS_AT_ONCE": "the value is now always 4 calls.",
     "EMBEDDING__TIMEOUT_SECONDS": "use ENGINE__TIMEOUT_SECONDS.",
-    "EMBEDDING__QUERY_TIMEOUT_SECONDS": "fixed at 2 seconds.",
-    "CHAT__CONNECT_TIMEOUT_SECONDS": "fixed at 10 seconds.",
-    "CHAT__STORE_TIMEOUT_SECONDS": "fixed at 2 seconds.",
-    "LIMITS__IDLE_SECONDS": "fixed at 60 seconds.",
-    "JOBS__QUEUE_AGE_ALARM_SECONDS": "fixed at 5 minutes.",
-    "JOBS__HEARTBEAT_SECONDS": "a sixth of JOBS__STALE_SECONDS.",
-    "MOMENT_BUILDER__RECENT_MOMENT_COUNT": "fixed at 5 moments.",
-    "ROLLING_SUMMARY__WINDOW_SIZE": "fixed at 14 turns.",
-    "ROLLING_SUMMARY__SUMMARIZE_AFTER_SEQ": "fixed at 5.",
-    "MEMORY_FORMATION__MIN_MESSAGES": "fixed at 4 turns.",
-    "MEMORY_FORMATION__COLD_AFTER_MINUTES": "10 minutes, or SESSION_COMPACTION__INACTIVE_AFTER_MINUTES if less.",
-    "MEMORY_FORMATION__USER_WEIGHT": "fixed at 1.",
-    "MEMORY_FORMATION__ASSISTANT_WEIGHT": "fixed at 0.2.",
-    "MEMORY_FORMATION__OTHER_WEIGHT": "fixed at 0.5.",
-    "SESSION_COMPACTION__INTERVAL_MINUTES": "fixed at 30 minutes.",
-    "SESSION_COMPACTION__MIN_MESSAGES": "fixed at 4 turns.",
-    "SESSION_COMPACTION__ON_REQUEST_THRESHOLD": "fixed at 8 turns.",
+    "EMBEDDING__QUERY_TIMEOUT_SECONDS": "the value is now always 2 seconds.",
+    "CHAT__CONNECT_TIMEOUT_SECONDS": "the value is now always 10 seconds.",
+    "CHAT__STORE_TIMEOUT_SECONDS": "the value is now always 2 seconds.",
+    "LIMITS__IDLE_SECONDS": "the value is now always 60 seconds.",
+    "JOBS__QUEUE_AGE_ALARM_SECONDS": "the value is now always 5 minutes.",
+    "JOBS__HEARTBEAT_SECONDS": "the value is now always a sixth of JOBS__STALE_SECONDS.",
+    "MOMENT_BUILDER__RECENT_MOMENT_COUNT": "the value is now always 5 moments.",
+    "ROLLING_SUMMARY__WINDOW_SIZE": "the value is now always 14 turns.",
+    "ROLLING_SUMMARY__SUMMARIZE_AFTER_SEQ": "the value is now always 5.",
+    "MEMORY_FORMATION__MIN_MESSAGES": "the value is now always 4 turns.",
+    "MEMORY_FORMATION__COLD_AFTER_MINUTES": (
+        "the value is now always 10 minutes, or SESSION_COMPACTION__INACTIVE_AFTER_MINUTES if that is less."
+    ),
+    "MEMORY_FORMATION__USER_WEIGHT": "the value is now always 1.",
+    "MEMORY_FORMATION__ASSISTANT_WEIGHT": "the value is now always 0.2.",
+    "MEMORY_FORMATION__OTHER_WEIGHT": "the value is now always 0.5.",
+    "SESSION_COMPACTION__INTERVAL_MINUTES": "the value is now always 30 minutes.",
+    "SESSION_COMPACTION__MIN_MESSAGES": "the value is now always 4 turns.",
+    "SESSION_COMPACTION__ON_REQUEST_THRESHOLD": "the value is now always 8 turns.",
     "SESSION_COMPACTION__LESSONS_SCOPE": "lessons go to the stream of all agents and to that of the session's agent.",
-    "MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT": "fixed at 25 entities.",
-    "MEMORY_CONTEXT__SYNC_MINUTES": "fixed at 5 minutes.",
-    "PROBES__MOST": "fixed at 100 probes.",
-    "PROBES__MIN_WORDS": "fixed at half of the words.",
-    "PROBES__RESULT_DAYS": "fixed at 400 days.",
-    "LIMITS__BUDGET_RATE": "a quarter of LIMITS__BUDGET_SECONDS.",
+    "MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT": "the value is now always 25 entities.",
+    "MEMORY_CONTEXT__SYNC_MINUTES": "the value is now always 5 minutes.",
+    "PROBES__MOST": "the value is now always 100 probes.",
+    "PROBES__MIN_WORDS": "the value is now always half of the words.",
+    "PROBES__RESULT_DAYS": "the value is now always 400 days.",
+    "LIMITS__BUDGET_RATE": "the value is now always a quarter of LIMITS__BUDGET_SECONDS.",
     "LIMITS__STATEMENT_SECONDS": "use LIMITS__REQUEST_SECONDS.",
-    "NOTIFY__AFTER_SECONDS": "fixed at 15 seconds.",
-    "OAUTH__KEY_MINUTES": "fixed at 60 minutes.",
-    "LOGIN_FAILURES": "fixed at 10 wrong passwords.",
-    "LOGIN_LOCK_MINUTES": "fixed at 15 minutes.",
+    "NOTIFY__AFTER_SECONDS": "the value is now always 15 seconds.",
+    "OAUTH__KEY_MINUTES": "the value is now always 60 minutes.",
+    "LOGIN_FAILURES": "the value is now always 10 wrong passwords.",
+    "LOGIN_LOCK_MINUTES": "the value is now always 15 minutes.",
 }
 
 
@@ -201,13 +203,18 @@ class MomentBuilderSettings(Group):
 class RollingSummarySettings(Group):
     """Settings of the rolling summaries."""
 
-    enabled: bool = Field(True, description="Write a rolling summary of each session of three rounds or more.")
+    enabled: bool = Field(
+        True,
+        description="Write a rolling summary of each session with three rounds or more. A "
+        "round is a user's message with its answers.",
+    )
     every_turns: int = Field(
         2,
         ge=1,
         le=14,  # turns that a summary covers
-        description="If an application requests contexts of a session, the session's rolling summary is updated after "
-        "this number of new turns or more. A language model is called for each update, so a higher number saves calls.",
+        description="Minimum number of new turns for an update of a session's rolling summary. The summary is updated "
+        "if an application requests contexts of the session. Each update calls a language model, so a higher number "
+        "saves calls.",
     )
 
 
@@ -752,8 +759,8 @@ class Settings(Group):
     )
     extras: CommaList = Field(
         ["importers", "lab", "oauth"],
-        description="Comma-separated list of optional parts of the platform to install. Before you remove an extra, "
-        "drop its tables with `manage.py drop_extra`.",
+        description="Comma-separated list of extras (optional parts of the platform) to use. Before you remove an "
+        "extra, drop its tables with `manage.py drop_extra`.",
     )
     data_dir: Path = Field(
         HOME / ".data",
@@ -937,7 +944,7 @@ def _unknown(environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]
     unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
     owners = {name: extra for extra in extras.available() for name, _, _ in variables_of(extra)}
     missing = {name for name in owners.keys() & environment.keys() - known.keys() if environment[name]}
-    return dict.fromkeys(unknown, "unknown setting") | {
+    return dict.fromkeys(unknown, "there is no setting with this name; correct the name or remove the variable") | {
         name: f"its extra isn't installed; add {owners[name]} to EXTRAS" for name in missing
     }
 

@@ -19,5 +19,8 @@ def extra(name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        told = f"{error.name} isn't installed: `pip install 'memory-platform[{name}]'`, or unset what needs it."
+        told = (
+            f"The package {error.name} isn't installed. Run `pip install 'memory-platform[{name}]'`, or unset the "
+            "settings that need it."
+        )
         raise ImproperlyConfigured(told) from error

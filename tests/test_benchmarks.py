@@ -225,7 +225,7 @@ def table(printed: str, title: str) -> list[dict[str, str]]:
 @pytest.mark.slow(seconds=45)
 def test_recall_is_scored_in_each_state_for_each_search(recall_quality: Run, tmp_path: Path) -> None:
     done = recall_quality(write(tmp_path, *map(in_one_session, (KILN, GARDEN))), "--each", "--limit", 1)
-    assert "to settle: 2\n" in done.stderr
+    assert "idle sessions to update: 2\n" in done.stderr
     assert "8 turns archived" in done.stderr
     rows = table(done.stdout, "Evidence in contexts and results")
     states, kinds = ("just said", "settled", "archived"), ("turns", "everything")

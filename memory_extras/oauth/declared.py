@@ -11,7 +11,7 @@ from sessions_app.models import UserProfile
 from sessions_app.people.provenance import Provenance, declare
 
 Table = type[Consent | Code | AccessToken | RefreshToken]
-_NOT_EXPORTED = "it opens this installation, and nothing of it can be shown again"
+_NOT_EXPORTED = "it is a credential for this installation, and can't be shown again"
 
 
 def _of_person(model: Table, person: str, user: UserProfile) -> QuerySet[Any]:
@@ -31,7 +31,7 @@ def _provenance(model: Table, person: str) -> Provenance:
         model,
         person=person,
         not_exported=_NOT_EXPORTED,
-        left_alone="it is not made of turns",
+        left_alone="it is not derived from turns",
         erase=partial(_erase, model, person),
         beside=partial(_count, model, person),
     )

@@ -56,7 +56,8 @@ def check_redirect_uri(uri: str) -> None:
     is_plain = uri.isascii() and uri.isprintable() and " " not in uri and "#" not in uri and "@" not in uri
     if not (is_safe and is_plain):
         raise BadRedirect(
-            "A redirect URI must use https, http on this machine, or a known app's scheme, and have no fragment."
+            "A redirect URI must use https, http on a loopback address, or the scheme of a known app. It can't have "
+            "a fragment."
         )
 
 

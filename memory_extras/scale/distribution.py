@@ -25,7 +25,8 @@ ROLES = (ROLE, OPERATOR_ROLE, WEB_ROLE, ADMIN_ROLE, WORKER_ROLE, FUNCTIONS_ROLE)
 _NEEDED = (
     (
         "SELECT 1 FROM pg_extension WHERE extname = 'citus'",
-        "The database has no Citus. An administrator makes it, on every server: CREATE EXTENSION citus.",
+        "The database lacks the extension citus. An administrator runs this statement on each server: CREATE "
+        "EXTENSION citus.",
     ),
     (
         "SELECT 1 FROM pg_dist_local_group WHERE groupid = 0",
@@ -33,11 +34,12 @@ _NEEDED = (
     ),
     (
         "SELECT 1 FROM pg_dist_node WHERE groupid = 0",
-        "Citus doesn't know by which address workers reach this server: SELECT citus_set_coordinator_host('HOST').",
+        "The address at which workers reach this server is not set. To set it, run SELECT "
+        "citus_set_coordinator_host('HOST').",
     ),
     (
         "SELECT 1 FROM pg_dist_node WHERE groupid > 0 AND shouldhaveshards",
-        "Citus knows no workers: SELECT citus_add_node('HOST', 5432) for each.",
+        "The cluster has no workers. To add a worker, run SELECT citus_add_node('HOST', 5432).",
     ),
     (
         "SELECT 1 FROM pg_roles WHERE rolname = current_user AND rolsuper",

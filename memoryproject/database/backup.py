@@ -40,8 +40,8 @@ LEFT_OUT = "django_session"  # login sessions: operators log in again
 PART = 1_000_000  # bytes to copy at a time
 
 ON_SEVERAL = (
-    "The rows are on several servers, so one file can't hold a consistent copy. Archive the log of each server "
-    "(docs/operations.md, On several machines)."
+    "The rows are on several servers, so one file can't hold a consistent copy. Archive the write-ahead log of each "
+    "server (docs/operations.md, On several machines)."
 )
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
 

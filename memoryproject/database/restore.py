@@ -89,7 +89,9 @@ def _check_versions(manifest: Manifest) -> None:
     recorded = [(app, name) for app, names in manifest.migrations.items() for name in names]
     if newer := unknown(MigrationLoader(None), recorded):
         app, name = newer[0]
-        raise BackupError(f"The backup is from a newer version, with the migration {app}.{name}. Install it first.")
+        raise BackupError(
+            f"The backup is from a newer version, with the migration {app}.{name}. Install that version first."
+        )
 
 
 @contextmanager
@@ -113,14 +115,16 @@ def _begin(manifest: Manifest) -> None:
     """
     if tables_elsewhere():
         raise BackupError(
-            "The database has rows on other servers. Restore into a database without them, then distribute it."
+            "The tables of this database are distributed over several servers. Restore into a database without "
+            "distributed tables, then run manage.py distribute."
         )
     under_way = column(f"SELECT backup_id FROM {UNDER_WAY}") if _is_there(UNDER_WAY) else []  # noqa: S608
     if under_way == [manifest.backup_id]:
         return
     if _has_tables():
         raise BackupError(
-            "The restore of another backup is unfinished here: continue with that file, or use an empty database."
+            "This database contains an unfinished restore of another backup. Continue with that backup file, or use "
+            "an empty database."
             if under_way
             else "The database has tables. Restore into an empty database."
         )
@@ -161,7 +165,7 @@ def _restore_archive(file: zipfile.ZipFile, name: str) -> None:
     with file.open(member) as source:
         saved = storage.save(name, File(source))
     if saved != name:
-        raise BackupError(f"The storage of archives saved {name} under another name, {saved}.")
+        raise BackupError(f"The archive storage saved {name} under another name, {saved}.")
 
 
 def _checksum(storage: Storage, name: str) -> int:

@@ -41,8 +41,14 @@ def unknown_migrations() -> list[str]:
     """Return migrations that are not applied, or that a newer version has applied."""
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    missing = [f"{migration.app_label}.{migration.name} is not applied." for migration, _ in plan]
-    return missing + [f"{app}.{name} belongs to a newer version." for app, name in _of_a_newer_version(executor.loader)]
+    missing = [
+        f"The migration {migration.app_label}.{migration.name} is not applied. Run manage.py migrate."
+        for migration, _ in plan
+    ]
+    return missing + [
+        f"The migration {app}.{name} belongs to a newer version of the platform."
+        for app, name in _of_a_newer_version(executor.loader)
+    ]
 
 
 def misfit() -> str:
@@ -103,7 +109,8 @@ def unprotected_tables() -> list[str]:
         )
         found = cursor.fetchall()
     return [
-        f"{name} has no policy for {role}, which could read other people's rows. Run manage.py migrate."
+        f"{name} has no row-level security policy for the role {role}, so the role could read other people's rows. "
+        "Run manage.py migrate."
         for name, role in found
     ]
 

@@ -109,7 +109,7 @@ class Demonstration:
         fields = {"query": QUESTION, "max_tokens": QUESTION_TOKENS, "format": "markdown"}
         context = self._call("GET", "memory/context", user_id=self.user_id, session_id=session_id, **fields)
         self.write(f"\n5. In a new conversation, the person asks: {QUESTION}")
-        self.write("   Memory gives these lines to the model, among others:")
+        self.write("   The context for the model contains these lines, among others:")
         for item in [one for layer in context["layers"] if layer["name"] == "retrieved" for one in layer["items"]]:
             self.write(f"   - {_beginning(' '.join(item['text'].split()), LINE)}")
 

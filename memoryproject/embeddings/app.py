@@ -168,7 +168,7 @@ def _check_model(asked: Asked, model: Model) -> None:
     if asked.model not in ("", model.name):
         raise Refused(404, f"model: this server only serves {model.name}.")
     if asked.dimensions not in (None, model.dimensions):
-        raise Refused(400, f"dimensions: {model.name} has {model.dimensions}.")
+        raise Refused(400, f"dimensions: {model.name} only has vectors with {model.dimensions} dimensions.")
 
 
 async def _gone(request: Request) -> None:

@@ -110,8 +110,8 @@ def _upgrade(work: Backlog) -> list[Card]:
     """Return a card about turns archived by an earlier release, until they are searchable."""
     if not work.upgrading:
         return []
-    left = "1 person left" if work.upgrading == 1 else f"{intcomma(work.upgrading)} people left"
-    now = f"indexing; {intcomma(work.archives_done)} of {intcomma(work.archives)} archives done for the current people"
+    left = "1 person to index" if work.upgrading == 1 else f"{intcomma(work.upgrading)} people to index"
+    now = f"{intcomma(work.archives_done)} of {intcomma(work.archives)} archives indexed for the people in progress"
     return [Card("Archived turns", left, now, f"{reverse(JOBS)}?process={IndexArchived.name}")]
 
 

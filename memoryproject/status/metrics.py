@@ -211,7 +211,7 @@ def _site() -> Iterator[Metric]:
     recently = site_state.recently(1)
     now = [change.state for change in recently.changes]
     states: Labeled = {(str(state),): float(state in now) for state in site_state.State}
-    yield _gauge("memory_state", "1 for the state of the site.", ["state"], states)
+    yield _gauge("memory_state", "1 for the current state of the site, 0 for the other states.", ["state"], states)
     refused = len(recently.refused)
     yield _gauge(
         "memory_providers_refused", "Providers that reject their configured key or address.", [], {(): refused}

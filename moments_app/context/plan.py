@@ -65,7 +65,10 @@ class BudgetTooSmall(Refusal):
     code, status = "budget_too_small", 422
 
     def __init__(self, needed: int, applied: int) -> None:
-        super().__init__(f"max_tokens: the policy and the query need {needed} tokens; the budget is {applied}.")
+        super().__init__(
+            f"max_tokens: the policy and the query need {needed} tokens, but the budget is {applied}. "
+            "Raise max_tokens or shorten the query."
+        )
         self.needed, self.applied = needed, applied
 
 

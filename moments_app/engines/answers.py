@@ -56,7 +56,7 @@ def validated_text(
     if length > allowance:
         raise InvalidAnswer(text, f"it has {length} characters, more than the conversation; be shorter.")
     if any("\0" in part for part in texts):
-        raise InvalidAnswer(text, "it holds a NUL character.")
+        raise InvalidAnswer(text, "it contains a NUL character.")
     if problem := shape.problem(answer):
         raise InvalidAnswer(text, problem)
     return _usable(text, judge(answer), is_last=is_last)
@@ -74,7 +74,7 @@ def read_object(completion: Any) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise InvalidAnswer(text, "it is not JSON.") from None
     if not isinstance(answer, dict):
-        raise InvalidAnswer(text, "it is no JSON object.")
+        raise InvalidAnswer(text, "it is not a JSON object.")
     return answer
 
 

@@ -157,14 +157,14 @@ def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
 def problem_of(vector: Any, dimensions: int) -> str:
     """Return what is wrong with a vector; blank if nothing is."""
     if not isinstance(vector, list):
-        return "is no list of numbers"
+        return "is not a list of numbers"
     if len(vector) != dimensions:
         return f"has {len(vector):,} numbers, not {dimensions:,}"
     if not {*map(type, vector)} <= {int, float}:
-        return "holds something else than numbers"
+        return "contains something other than numbers"
     # This form also rejects NaN, for which every comparison is false.
     if not all(abs(number) <= HALF_PRECISION_MAX for number in vector):
-        return f"holds a number that is not finite or is over {HALF_PRECISION_MAX:,}"
+        return f"contains a number that is not finite or is over {HALF_PRECISION_MAX:,}"
     if max(map(abs, vector)) < HALF_PRECISION_LEAST:
         return "is all zeros"
     return ""

@@ -139,7 +139,8 @@ class Endpoint:
         # Rejected here, because later errors and logs would quote the key.
         if not (self._api_key.isascii() and self._api_key.isprintable()):
             raise EngineError(
-                "credential", f"{self.name} can't be called: the API key has characters that no HTTP header allows."
+                "credential",
+                f"{self.name} can't be called: the API key has characters that are not allowed in an HTTP header.",
             )
 
     def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
@@ -173,7 +174,9 @@ class Endpoint:
     def _translated(self, error: Exception, seconds: float) -> EngineError:
         """Convert a call's error to ours, with its kind and status but never its text."""
         if isinstance(error, TooLarge):
-            return EngineError("too_large", f"{self.name} sent an answer of over {self._max_response_bytes:,} bytes.")
+            return EngineError(
+                "too_large", f"{self.name} sent an answer of more than {self._max_response_bytes:,} bytes."
+            )
         if isinstance(error, httpx2.TimeoutException):
             return EngineError("timeout", f"{self.name} did not answer within {round(seconds, 2):g} s.")
         if not isinstance(error, httpx2.HTTPStatusError):

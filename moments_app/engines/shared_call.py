@@ -138,11 +138,11 @@ def parts_in(parts: Sequence[Part], completion: Any) -> list[Came]:
         completion: the endpoint's JSON, which may be anything.
 
     Raises:
-        InvalidAnswer: it has none of the parts.
+        InvalidAnswer: it contains none of the parts.
     """
     answer = read_object(completion)
     if not any(part.name in answer for part in parts):
-        raise InvalidAnswer(json.dumps(answer), "it has none of the parts.")
+        raise InvalidAnswer(json.dumps(answer), "it contains none of the parts.")
     turns = _turns_of(parts)
     return [_came(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
 
@@ -150,7 +150,7 @@ def parts_in(parts: Sequence[Part], completion: Any) -> list[Came]:
 def _came(part: Part, answer: Any, numbers: Sequence[int]) -> Came:
     question = part.question
     if answer is None:
-        return InvalidAnswer("", "the combined answer has no such part.")
+        return InvalidAnswer("", "the combined answer doesn't contain this part.")
     own = _with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns])
     try:
         return validated_text(question.shape, question.allowance, question.judge, json.dumps(own))

@@ -122,7 +122,7 @@ class Asked:
     jobs: int
 
     def __str__(self) -> str:
-        return f"asked for: {self.jobs}"
+        return f"jobs queued: {self.jobs}"
 
 
 class Lane(IntEnum):
@@ -354,7 +354,7 @@ def locked_session(job: Job) -> Session:
     if session is None or not job.is_claimed():
         raise ClaimLost
     if session.retraction_count != claimed.retraction_count:
-        raise Moved("Turns were retracted while the engine was thinking.")
+        raise Moved("Turns were retracted while the engine was working.")
     return session
 
 

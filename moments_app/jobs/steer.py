@@ -36,7 +36,7 @@ class Retried:
         if self.not_needed:
             told.append(f"{self.not_needed:,} not needed, because another job does the same work")
         if self.left:
-            told.append(f"{self.left:,} left; press Retry all again")
+            told.append(f"{self.left:,} not retried yet; press Retry all again")
         return "; ".join(told)
 
 

@@ -28,7 +28,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 BY_DATE = "date"  # `ended_by` of a plan whose day is over
 BY_IMPORT = "import:"  # prefix of who wrote or ended a fact in another system
-SHARED_NAMES_NOBODY = "What is shared with others names nobody."
+SHARED_NAMES_NOBODY = "Send a shared item without related_users. Shared items can't name people."
 # Attributes of text that was written into a profile. The last two can have many values.
 OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
 PINNED_TEXT = "text"  # attribute of the text that an operator or the application pinned to a stream
@@ -349,7 +349,8 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="When a consolidation wrote the line, or first processed the item if it is not a line.",
+        help_text="For a line: when a consolidation wrote it. For any other item: when a consolidation first "
+        "processed it.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -492,9 +492,12 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",  # for jobs queued by processes of an earlier release
-        help_text="What the job waits for. Blank if the job isn't on hold.",
+        help_text="What the job is waiting for, such as a retry or an unavailable engine. Blank if the job is not on "
+        "hold.",
     )
-    held_since = models.DateTimeField(null=True, blank=True, help_text="When the job started to wait.")
+    held_since = models.DateTimeField(
+        null=True, blank=True, help_text="When the job was put on hold. Blank if the job is not on hold."
+    )
     circuit = models.ForeignKey(
         "moments_app.Circuit",
         null=True,
@@ -502,7 +505,7 @@ class Job(models.Model):
         on_delete=models.SET_NULL,
         related_name="jobs",
         db_index=False,
-        help_text="The open circuit that keeps the job on hold.",
+        help_text="The circuit that must close before the job can run. Blank if the job is not waiting for a circuit.",
     )
     failure = models.ForeignKey(
         "moments_app.FailureGroup",

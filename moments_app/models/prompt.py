@@ -12,7 +12,7 @@ from sessions_app.refusals import Conflict
 
 
 class NewerVersion(Conflict):
-    """A newer version was saved that the writer has not seen. The message says by whom and when.
+    """A newer version was saved in the meantime. The message names its author and the time.
 
     Args:
         newest: that version.

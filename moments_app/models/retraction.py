@@ -107,8 +107,7 @@ class Retraction(models.Model):
     )
     waiting = models.JSONField(
         default=dict,
-        help_text="For each process: the parameters of its rebuild jobs that were unfinished when the retraction "
-        "was made.",
+        help_text="Parameters of the rebuild jobs that were unfinished when the retraction was made, by process.",
     )
     created_at = models.DateTimeField(
         default=timezone.now,

@@ -118,7 +118,9 @@ class StoredItem(Searched):
     )
     key = models.CharField(max_length=KEY_MAX, db_collation="C")
     value = models.JSONField(default=dict)
-    text = models.TextField(blank=True, help_text="The searchable text. Blank if searches don't find the item.")
+    text = models.TextField(
+        blank=True, help_text="The text that searches look in. If it is blank, searches don't find the item."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
 

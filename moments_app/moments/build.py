@@ -59,7 +59,7 @@ class BuildMoments(Process[BuildInput, Built]):
         """Read the turns to compact."""
         session = session_of(job)
         if not job.force and not is_due(session):
-            return Skipped("not due: neither threshold is reached")
+            return Skipped("not due: there are too few new turns and tokens")
         corrections = Correction.objects.for_user(session.user).state()
         turns, is_cut = _compactable(session, job.params)
         shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
@@ -67,7 +67,7 @@ class BuildMoments(Process[BuildInput, Built]):
             if not job.force:
                 # Start counting here anyway, or every further append would queue a build.
                 _count_from(session, session)
-            return Skipped("nothing beyond the lag")
+            return Skipped("all waiting turns have to stay live")
         return BuildInput(
             prompt_version=builder_prompt(session),
             session=session,
@@ -180,7 +180,7 @@ def _first_waiting(session: Session) -> int:
 def _refuse_what_moved(session: Session, input: BuildInput) -> None:
     """Raise `Moved` if the answer no longer fits the current data."""
     if session.built_to != input.session.built_to:
-        raise Moved("The session's moments changed while the engine was thinking.")
+        raise Moved("The session's moments changed while the engine was working.")
     input.refuse_what_moved()
 
 

@@ -107,7 +107,7 @@ class BuildInput(ProcessInput):
         if not self.drafts_hold():
             raise Moved("Drafts of moments were deleted.")
         if self.corrections != Correction.objects.for_user(self.session.user).state():
-            raise Moved("Facts were corrected while the engine was thinking.")
+            raise Moved("Facts were corrected while the engine was working.")
 
     def of_one_call(self) -> "BuildInput":
         """Cut the input to the part that the engine's first call receives."""

@@ -90,13 +90,13 @@ class RebuildMoments(Process[RebuildInput, Built]):
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
             Moved: one of the moments was changed or deleted, turns were retracted, or a fact was corrected, while the
-                engine was thinking.
+                engine was working.
         """
         session = locked_session(job)
         user = UserProfile.objects.locked().get(pk=session.user_id)  # every change of the chain locks the person
         replaced = list(session.moments.filter(pk__in=input.replaced).defer("search_vector"))
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
-            raise Moved("The session's moments changed while the engine was thinking.")
+            raise Moved("The session's moments changed while the engine was working.")
         input.build.refuse_what_moved()
         Moment.objects.filter(pk__in=input.replaced).delete()
         moments = store_moments(job, input.build, answer)

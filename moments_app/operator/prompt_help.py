@@ -78,7 +78,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
     Purpose.MEMORY_EXTRACTION: (
         "Extracts observations and facts from the latest turns, and assigns them to memory streams.",
         [
-            f"The turns since the last formation, at most {MAX_TURNS} and about {{tokens}} tokens",
+            f"The turns since the last extraction, at most {MAX_TURNS} and about {{tokens}} tokens",
             "For each stream: what to remember, the maximum number of words, and existing items",
         ],
         FormationShape,
@@ -95,8 +95,8 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
     Purpose.SESSION_DIGEST: (
         "Writes a short summary of a session that pauses or ends, and lessons for the person's later contexts.",
         [
-            "The live turns that are in no moment, at most about {tokens} tokens a call",
-            "What is known from before these turns",
+            "The live turns that are not in a moment yet, at most about {tokens} tokens a call",
+            "What is known from earlier turns",
             f"The maximum number of words: {MAX_WORDS}",
         ],
         DigestAnswer,
@@ -107,7 +107,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         QueryAnswer,
     ),
     Purpose.MEMORY_POLICY: (
-        "Is the first layer of every context, unchanged. No engine reads it.",
+        "The first layer of every context, word for word. No engine reads it.",
         [],
         None,
     ),

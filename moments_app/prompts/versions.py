@@ -13,7 +13,7 @@ OPERATOR = "operator:"
 
 
 class NotApproved(Conflict):
-    """A version can only be activated by another operator than its author."""
+    """The version can only be activated by an operator other than its author."""
 
     code = "not_approved"
 

@@ -71,9 +71,9 @@ from moments_app.summaries.roll import RollSummary
 from sessions_app.people.export_format import File, Name, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
-MADE_OF_OTHERS = "it is made of others, and made again"
-NO_TEXT = "it has addresses, sizes or hashes, and no text"
-OF_RETRACTION = "it is what is known of retractions"
+MADE_OF_OTHERS = "it is derived from other rows, and is rebuilt"
+NO_TEXT = "it contains addresses, sizes or hashes, but no text"
+OF_RETRACTION = "it records retractions"
 # Of facts in exports from before facts had times.
 UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
 UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
@@ -104,7 +104,7 @@ declare(
         EpisodeDraft,
         made_of=("session", "first_sequence", "last_sequence", "job"),
         made_by=(FormMemories.name,),
-        not_exported="it becomes a moment, and is written again if it is missing",
+        not_exported="it becomes a moment, and is recreated if it is missing",
         is_withdrawn=True,
     ),
     Provenance(
@@ -191,8 +191,8 @@ declare(
         ),
         File(
             "shard_atoms",
-            about="items that agents' shards learned from this person. Other people see only released versions, in "
-            "other words",
+            about="items that agents' shards learned from this person. Other people see only released versions, with "
+            "a different wording",
             fields="shard agent_id atom_type content state formed_at related_users",
             columns=(NotRestored("shard", "stream__name"), NotRestored("agent_id", "stream__agent_id")),
             rows=MemoryAtom.objects.in_shards_from,
@@ -228,7 +228,7 @@ declare(
             model,
             person=person,
             made_of=made_of,
-            not_exported="what was released is in words that are nobody's",
+            not_exported="the released wording is not the person's own",
             is_rewritten=True,
         )
         for model, person, made_of in ((Release, "sources__user", ("sources",)), (ReleaseSource, "user", ("atom",)))
@@ -236,7 +236,7 @@ declare(
     Provenance(
         Contradiction,
         made_of=("earlier", "later"),
-        not_exported="it is a question to operators about facts, which are exported",
+        not_exported="it asks operators about facts, and the facts are exported",
         is_withdrawn=True,
     ),
     Provenance(
@@ -276,7 +276,7 @@ declare(
             is_newer=True,
         ),
         made_of=("session", "sequence"),
-        left_alone="it has places in turns, which stay in the transcript",
+        left_alone="it refers to places in turns, and the turns stay in the transcript",
     ),
     Provenance(
         Entity,
@@ -319,7 +319,7 @@ declare(
             is_newer=True,
             may_be_there=True,
         ),
-        left_alone="the application wrote it, and no model is given it",
+        left_alone="the application wrote it, and models don't receive it",
     ),
     Provenance(
         ContextReceipt,
@@ -332,7 +332,7 @@ declare(
             is_restored=False,
         ),
         made_of=("session", "refs"),
-        left_alone="it is a record of what was served, and no model is given it",
+        left_alone="it records what was served, and models don't receive it",
         erase=erase.forget_contexts,
     ),
     Provenance(
@@ -357,19 +357,19 @@ declare(
         ),
         left_alone=OF_RETRACTION,
     ),
-    Provenance(RetractedItem, not_exported="what it holds is no longer believed", left_alone=OF_RETRACTION),
+    Provenance(RetractedItem, not_exported="its content is no longer believed", left_alone=OF_RETRACTION),
     Provenance(EngineCall, person="job__user", not_exported=NO_TEXT, left_alone=NO_TEXT, erase=erase.unlink_calls),
     Provenance(
         KeptExchange,
-        not_exported="it is what an engine was shown, of turns that are in the file, and an answer that was no good",
-        left_alone="it is a record of a call that failed, and no model is given it",
+        not_exported="it contains an invalid answer, and an engine's input whose turns are in the export",
+        left_alone="it records a failed call, and models don't receive it",
     ),
     Provenance(ServedLine, not_exported=NO_TEXT, left_alone=NO_TEXT),
     Provenance(
         WebhookDelivery,
         person="event__user_pk",
-        not_exported="it says that another system was told of an event, which is in the file",
-        left_alone="what is told is made of the event when it is sent",
+        not_exported="it records a notification about an event, and the event is in the export",
+        left_alone="the notification is built from the event when it is sent",
     ),
     Provenance(
         Vocabulary,
@@ -394,7 +394,7 @@ declare(
             made_of=("source",),
             made_by=(Embed.name,),
             not_exported=MADE_OF_OTHERS,
-            left_alone="it goes with its text",
+            left_alone="it is removed with its text",
             imported=ask,
         )
         for model, ask in ((FactEmbedding, embed_memories), (MomentEmbedding, None), (TurnEmbedding, embed_turns))

@@ -294,7 +294,7 @@ def told_of_lost(parts: Sequence[Derived]) -> str:
     told = [
         f"{name} ({count})" for name, count in (("facts and observations", atoms), ("moments", len(moments))) if count
     ]
-    return f"Not made again, as retention has deleted the turns: {', '.join(told)}." if told else ""
+    return f"Not rebuilt, because retention deleted the turns: {', '.join(told)}." if told else ""
 
 
 def _without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:

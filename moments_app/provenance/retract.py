@@ -57,7 +57,7 @@ class CannotRetract(Refusal):
 
 
 class TurnsAreArchived(CannotRetract):
-    """The turns can be retracted after their archives are restored."""
+    """Some of the turns are archived. Restore the session before you retract them."""
 
 
 def sequences_of(text: str) -> list[int]:
@@ -321,7 +321,7 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
             raise CannotRetract("The session has no turns that can be retracted.")
         return turns.believed()
     if not sequences:
-        raise CannotRetract("sequences: name at least one turn, or leave it out for the whole session.")
+        raise CannotRetract("sequences: name at least one turn, or omit the field to retract the whole session.")
     turns = turns.filter(sequence__in=sequences)
     if missing := sorted(set(sequences) - set(turns.values_list("sequence", flat=True))):
         if session.messages.archived().filter(user_id=session.user_id, sequence=missing[0]).exists():

@@ -210,9 +210,11 @@ def _found(owner: Owner, named: Named) -> _Found:
     if missing or not (items or entities):
         which = f"item {min(missing)}" if missing else "item of this writer"
         raise CannotRetract(
-            f"No {which} was written directly. To retract an item learned from turns, retract the turns."
+            f"There is no {which} that was written directly. To retract an item learned from turns, retract the turns."
         )
     if len(items) + len(entities) > MOST_TURNS:
-        raise CannotRetract(f"There are more than {MOST_TURNS} items, which is the limit. Name fewer.")
+        raise CannotRetract(
+            f"There are more than {MOST_TURNS} items, which is the limit. Retract fewer items at a time."
+        )
     links = EntityLink.objects.filter(Q(from_entity__in=entities) | Q(to_entity__in=entities)).order_by("pk")
     return _Found(items, entities, list(links), in_streams(items))

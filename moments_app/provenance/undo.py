@@ -82,7 +82,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
         TurnsAreArchived: some turns of it, or of answers that repeated them, were archived since.
     """
     if retraction.cause_id and not retraction.is_left:
-        raise CannotRetract(f"This retraction follows from another. Undo {retraction.cause_id} instead.")
+        raise CannotRetract(f"This retraction was caused by another one. Undo {retraction.cause_id} instead.")
     consequences = list(_consequences(retraction))
     _lock_all([retraction, *consequences])
     if archived := sessions_to_restore(retraction).first():

@@ -83,7 +83,7 @@ class CountWords(Process[CountInput, None]):
             [after] = cursor.fetchone() or [0]
         if not job.force and abs(after - before) < max(GROWTH * before, 1):
             _count_from_now(job.user_id)
-            return Skipped("memory has hardly changed since the last count")
+            return Skipped("too few texts have changed since the last count")
         return input
 
     def think(self, input: CountInput, engine: None, progress: Progress) -> None:
@@ -97,7 +97,7 @@ class CountWords(Process[CountInput, None]):
         job.complete({"words": words})
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Queue a count for each person whose sessions have grown."""
+        """Queue a word count for each person whose sessions have grown."""
         people = list(Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()[:SWEEP])
         for user_id in () if dry_run else people:
             Job.objects.request(self.name, user_id=user_id, requested_by=self.name)

@@ -118,7 +118,7 @@ class Embed(Process[EmbedInput, Vectors]):
         """Read texts that have no vector: one batch for each call that can run in parallel."""
         caller = self.caller(job)
         if caller is None:
-            return Skipped("no embeddings provider is set")
+            return Skipped("no embeddings provider is configured")
         model = EmbeddingModel.objects.in_use()
         # If the endpoint may be down, try it with a single call.
         size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
@@ -166,7 +166,7 @@ class Embed(Process[EmbedInput, Vectors]):
         return conf.is_on and conf.turns and end_of_round(messages) is not None
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Restart failed jobs, and resend rejected texts that are due."""
+        """Restart failed embedding jobs, and resend rejected texts that are due."""
         again = ask_refused_again(f"sweep:{self.name}", dry_run=dry_run)
         for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
             again += dry_run or _restarted(job)
@@ -335,7 +335,7 @@ def _turns_of(session: Session, model: EmbeddingModel, size: int) -> EmbedInput 
     turns, is_cut = waiting[:size], len(waiting) > size
     again = list(_due_again("turn", model).filter(**own, sequence__lte=session.embedded_to)[: size + 1 - len(turns)])
     if not (turns or again):
-        return Skipped("every turn has its vector")
+        return Skipped("every turn already has a vector")
     last = turns[-1].sequence if is_cut else session.last_sequence
     batch = [*turns, *again][:size]
     return EmbedInput(None, model, texts_of(batch), session, last, is_cut or len(batch) < len(turns) + len(again))
@@ -348,7 +348,7 @@ def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Ski
         waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
     texts = texts_of(waiting[:size])
     is_cut = len(waiting) > len(texts)
-    return EmbedInput(None, model, texts, is_cut=is_cut) if texts else Skipped("every text has its vector")
+    return EmbedInput(None, model, texts, is_cut=is_cut) if texts else Skipped("every text already has a vector")
 
 
 # --- commit ---

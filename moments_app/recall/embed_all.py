@@ -52,7 +52,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
         """
         model, caller = unfilled(), self.caller(job)
         if model is None or caller is None:
-            return Skipped("the model is filled")
+            return Skipped("every text already has a vector from the model")
         waiting = sum(embed.without_vector(kind, model).count() for kind in embed.kinds())
         embedder = caller.open(recorder(job, lambda _purpose: None, caller.work))
         done, until = 0, time.monotonic() + SECONDS
@@ -71,7 +71,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
     def claim(self, job: Job) -> EmbedAllInput | Skipped:
         """Read which model is complete."""
         model = unfilled()
-        return EmbedAllInput(None, model) if model else Skipped("the model is filled")
+        return EmbedAllInput(None, model) if model else Skipped("every text already has a vector from the model")
 
     def think(self, input: EmbedAllInput, engine: None, progress: Progress) -> None:
         """Do nothing: `prepare` has called the server."""

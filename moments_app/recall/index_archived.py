@@ -76,7 +76,7 @@ class IndexArchived(Process[ArchivedInput, None]):
         sessions = [session for _user, session in without_rows(job.user_id)]
         archives = Archive.objects.filter(session__in=sessions, user=job.user_id).order_by("pk")
         if not archives:
-            return Skipped("all archived turns have rows")
+            return Skipped("all archived turns are already indexed")
         for number, archive in enumerate(archives):
             progress(number, len(archives))
             _add_rows(job, archive)
@@ -96,7 +96,7 @@ class IndexArchived(Process[ArchivedInput, None]):
         job.complete({"sessions_left": input.left})
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Queue a job for each person who has archived turns without rows, unless an earlier one failed."""
+        """Queue a job for each person with archived turns that aren't indexed yet, unless an earlier one failed."""
         failed = set(Job.objects.filter(process=self.name, status=Job.Status.FAILED).values_list("user_id", flat=True))
         people = [pk for pk in dict.fromkeys(user for user, _session in without_rows(None)) if pk not in failed]
         for user_id in () if dry_run else people[:PEOPLE]:

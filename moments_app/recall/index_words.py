@@ -53,7 +53,7 @@ class Indexed:
 
 
 def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> Indexed:
-    """Index texts whose words were not indexed by this version.
+    """Index texts whose words this version has not indexed yet.
 
     Args:
         dry_run: only count the rows.

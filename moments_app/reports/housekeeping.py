@@ -53,7 +53,7 @@ class Tidied:
 
 
 def housekeeping(*, dry_run: bool = False) -> Tidied:
-    """Delete old records of work that nothing refers to, and end plans whose day is over.
+    """Delete old jobs, model calls and other records of finished work, and end plans whose day has passed.
 
     Delete work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, access logs older
     than `READING_DAYS`, and rows that extras declare.
@@ -105,7 +105,7 @@ class Pruned:
 
 
 def prune_receipts(*, dry_run: bool = False) -> Pruned:
-    """Delete receipts of contexts older than `MEMORY_CONTEXT__RECEIPT_DAYS`.
+    """Delete served contexts after `MEMORY_CONTEXT__RECEIPT_DAYS` days.
 
     Args:
         dry_run: only count.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Words = tuple[str, str, str]  # the cause, the evidence and the remedy
 
 RECENTLY = timedelta(hours=1)  # period of the share of failed calls
-TRY_ONE = "Then press Try one: it tests this with one job."
+TRY_ONE = "Then press Try one to test the change with one job."
 
 # For each kind of error: what the engine does or what fails, and what the operator can do.
 KINDS = {
@@ -32,8 +32,8 @@ KINDS = {
     "rejected": ("rejects texts", "Read the request of a failed call, or use another model."),
     "invalid_answer": ("gives invalid answers", "Read a failed answer, and change the prompt or the model."),
     "too_large": ("gives answers that are too long", "Read the request of a failed call, and change the prompt."),
-    DEFECT: ("A bug in the platform", "Report the place, and install the fix."),
-    ARCHIVE: ("Archived messages can't be read", "Repair the storage of archives, or restore the file from a backup."),
+    DEFECT: ("A bug in the platform", "Report this incident with its place in the code, and install the fix."),
+    ARCHIVE: ("Archived messages can't be read", "Repair the archive storage, or restore the file from a backup."),
     MISSING_PROMPT: ("A prompt has no active version", "Activate a version of the prompt that the error names."),
 }
 WHAT = {kind: what for kind, (what, _) in KINDS.items()}
@@ -64,19 +64,21 @@ def _of_people(incident: "Incident") -> Words:
         cause = f"Calls about {name} fail"
         if failed:
             calls = "1 call" if len(failed) == 1 else f"All {len(failed):,} calls"
-            told.append(f"{calls} about {name} failed since {_at(failed[-1].at)}.")
+            told.append(
+                f"{calls} about {name} {'has' if len(failed) == 1 else 'have'} failed since {_at(failed[-1].at)}."
+            )
     else:
         cause = f"Calls about {incident.people:,} people fail"
     if not others:
-        told.append("No call about another person was answered in this time, so the engine may be the cause too.")
+        told.append("No call about another person was answered during this time, so the engine may be the cause too.")
         return cause, " ".join(told), f"The engine is tested automatically. {_next_probe(incident.circuits)}".strip()
     people = len({call.person for call in others})
     whose = "1 other person was" if people == 1 else f"{people:,} other people were"
     calls = "1 call" if len(others) == 1 else f"{len(others):,} calls"
-    told += [f"{calls} about {whose} answered in this time.", _tested(failed, others)]
+    told += [f"{calls} about {whose} answered during this time.", _tested(failed, others)]
     remedy = (
-        "Don't wait for the engine, because it answers others. Read the request of a failed call to find the text. "
-        "Retract the turn, or use another model. " + TRY_ONE
+        "The engine answers other calls, so waiting doesn't help. Read the request of a failed call to find the text "
+        "that causes the failures. Retract the turn with this text, or use another model. " + TRY_ONE
     )
     return cause, " ".join(told), remedy
 
@@ -97,7 +99,7 @@ def _of_prompt(incident: "Incident") -> Words:
     before = Counter(call.number for call in answered if call.uri == bad.uri)
     cause = f"Version {bad.number} of the prompt {bad.uri} gets invalid answers"
     evidence = f"None of its {len(incident.failed_calls):,} answers was valid."
-    evidence += f" {others:,} calls with other prompts were answered."
+    evidence += f" {others:,} calls with other prompts succeeded."
     remedy = MEND["invalid_answer"]
     if before:
         [(number, times)] = before.most_common(1)
@@ -167,9 +169,9 @@ def _loss(by_process: Mapping[tuple[str, str], int]) -> str:
     lost, late = Counter[str](), Counter[str]()
     for (process, status), jobs in by_process.items():
         (lost if status == Job.Status.FAILED else late)[makes.get(process) or title_of(process)] += jobs
-    told = [f"If nobody acts, these stay missing: {_listed(lost)}."] if lost else []
+    told = [f"Unless the failed jobs are retried, these stay missing: {_listed(lost)}."] if lost else []
     if late:
-        told.append(f"These are late, and are retried automatically: {_listed(late)}.")
+        told.append(f"These are late, and will be retried automatically: {_listed(late)}.")
     return " ".join(told)
 
 

@@ -102,7 +102,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     """
     before = live_turns(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
-        return Skipped("nothing to digest")
+        return Skipped("nothing to compact")
     drafts = list(EpisodeDraft.objects.of(session).filter(last_sequence__lt=end))
     unbuilt = before.filter(sequence__gt=session.built_to).order_by("sequence")
     drafted = [range(draft.first_sequence, draft.last_sequence + 1) for draft in drafts]
@@ -112,7 +112,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     live = [draft for draft in drafts if draft.last_sequence >= session.live_from_sequence]
     known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
-        return Skipped("nothing to digest")
+        return Skipped("nothing to compact")
     return input_of(session, shown, end, known, digest_prompt(session))
 
 

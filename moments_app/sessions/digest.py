@@ -62,7 +62,7 @@ class DigestSession(Process[DigestInput, Digested]):
         """
         session = locked_session(job)
         if session.live_from_sequence != input.session.live_from_sequence:
-            raise Moved("The live window changed while the engine was thinking.")
+            raise Moved("The live window changed while the engine was working.")
         complete(job, "session_digested", leave_digest(job, session, input, answer))
 
     def rewind(self, job: Job) -> bool:

@@ -105,8 +105,8 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
     """Writes quiet sessions into memory, and clears them."""
 
     name = "settle"
-    title = "Bring a quiet session up to date"
-    makes = "memory of quiet sessions"
+    title = "Bring an idle session up to date"
+    makes = "memory of idle sessions"
     lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:
@@ -128,7 +128,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """Read the session and others of its person that are due."""
         of_a_call = SESSIONS_OF_A_CALL if settings.ENGINE.combines_calls else 1
         most = of_a_call if self.caller(job).is_model else MOST_SESSIONS
-        return claim_sessions(job, most=most) or Skipped("not quiet")
+        return claim_sessions(job, most=most) or Skipped("the session is not idle")
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[Thought]:
         """Call the engine, in one call if possible. Return the results of the sessions before the first one that fails.
@@ -307,7 +307,7 @@ def _locked(job: Job, user: int, sessions: Sequence[Quiet]) -> Mapping[int, Sess
     if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.take_each(others)):
         raise ClaimLost
     if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
-        raise Moved("A session changed while the engine was thinking.")
+        raise Moved("A session changed while the engine was working.")
     for session in locked.values():
         session.user = claimed[session.pk].user
     return locked
@@ -326,7 +326,7 @@ def _refuse_what_moved(input: SettleInput) -> None:
     if not all(one.build.drafts_hold() for one in input.sessions if one.build):
         raise Moved("Drafts of moments were deleted.")
     if Correction.objects.for_user(input.user).state() != input.corrections:
-        raise Moved("Facts were corrected while the engine was thinking.")
+        raise Moved("Facts were corrected while the engine was working.")
 
 
 def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:

@@ -30,11 +30,11 @@ class Compacted:
     settled: int = 0
 
     def __str__(self) -> str:
-        return f"to digest: {self.digested}, to settle: {self.settled}"
+        return f"sessions to compact: {self.digested}, idle sessions to update: {self.settled}"
 
 
 def compact_sessions(*, dry_run: bool = False) -> Compacted:
-    """Queue the digests of busy sessions and the settling of quiet ones.
+    """Queue jobs that compact long sessions, and jobs that bring idle sessions up to date.
 
     Args:
         dry_run: only count.

@@ -117,13 +117,15 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         """Read the text and the observations."""
         stream = stream_of(job)
         if not stream.consolidation_prompt or (not job.force and not is_due(stream)):
-            return Skipped("not due: too few observations are new, or the stream doesn't consolidate")
+            return Skipped("not due: there are too few new observations, or the stream has no consolidation prompt")
         observations = _observations(stream)
         lines = list(stream.atoms.lines())
         fixed = [Line(line.content, is_by_hand=True) for line in lines if not line.engine]
         room = stream.consolidated_max_words - sum(len(line.text.split()) for line in fixed)
         if not observations or room <= 0:
-            return Skipped("no observations wait" if room > 0 else "what was written by hand fills the text")
+            return Skipped(
+                "no observations are waiting" if room > 0 else "the lines written by hand leave no space in the text"
+            )
         prompt_version = prompt_in_force(STREAM_CONSOLIDATION_URI, stream)
         old = _pieces(stream, [line for line in lines if line.engine])
         request = ConsolidationRequest(
@@ -148,7 +150,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
 
         Raises:
             ClaimLost: the job was taken over, or the stream was deleted.
-            Moved: the text was edited, or an observation was withdrawn or erased, while the engine was thinking.
+            Moved: the text was edited, or an observation was withdrawn or erased, while the engine was working.
         """
         stream, shown = _still_there(job, input)
         time = next_time(stream)
@@ -215,12 +217,12 @@ def _still_there(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, Mem
     if stream is None or not job.is_claimed():
         raise ClaimLost
     if stream.consolidated_content != input.stream.consolidated_content:
-        raise Moved("The stream's text was edited while the engine was thinking.")
+        raise Moved("The stream's text was edited while the engine was working.")
     told = {*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)}
     lock_rows(MemoryAtom.objects.filter(pk__in=told))
     shown = MemoryAtom.objects.active().filter(stream=stream, pk__in=input.atom_ids)
     if shown.count() < len(input.atom_ids):
-        raise Moved("Some of the observations are gone.")
+        raise Moved("Some of the observations no longer exist.")
     return stream, shown
 
 

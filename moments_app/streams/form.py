@@ -93,7 +93,7 @@ class FormMemories(Process[FormationInput, Formed]):
         """Read the turns that no formation has seen, and the streams that they may go into."""
         session = session_of(job)
         if not job.force and not is_due(session):
-            return Skipped("not due: neither interval is reached")
+            return Skipped("not due: there are too few new turns and tokens")
         corrections = Correction.objects.for_user(session.user).state()
         if again := _again(session, job.params.get(RANGES_AGAIN, [])):
             turns, is_cut = again.turns, again.is_cut
@@ -104,7 +104,7 @@ class FormMemories(Process[FormationInput, Formed]):
         shown = drop_platform_text(turns)
         if not shown:
             count_from(session, turns[-1].sequence if turns else session.last_sequence)
-            return Skipped("no turns to form memories from")
+            return Skipped("no turns to extract facts from")
         MemoryStream.objects.ensure_for(session)
         streams = labelled(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
         if not streams:
@@ -173,7 +173,7 @@ class FormMemories(Process[FormationInput, Formed]):
         return Workload(engine, calls, Sum(tokens_of(unformed)), usual_answer=1_900, prompt_tokens=PROMPT_TOKENS)
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Queue formations for cold sessions with waiting turns, except those that settling handles."""
+        """Queue the extraction of facts from idle sessions, unless they are about to be brought up to date."""
         cold = list(_cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
         for session in () if dry_run else cold:
             Job.objects.request(self.name, session, requested_by=self.name, force=True)
@@ -299,7 +299,7 @@ def _store_drafts(job: Job, session: Session, input: FormationInput, built: Buil
     """
     assert input.episodes is not None
     if session.built_to != input.session.built_to or not input.episodes.known.holds():
-        raise Moved("The session's moments changed while the engine was thinking.")
+        raise Moved("The session's moments changed while the engine was working.")
     if Correction.objects.for_user(session.user).state() == input.episodes.corrections:
         EpisodeDraft.objects.bulk_create(drafts_of(job, input.episodes, built))
 

@@ -28,7 +28,7 @@ from sessions_app.refusals import Refusal
 
 SURE = 0.7  # minimum confidence of a fact that ends another without asking an operator
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes for who ended a fact: an engine, or an operator's answer
-UNCERTAIN = "there may be several, or it is about someone else"
+UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"
 ZONE = "timezone"  # why the end of a plan changed
 

@@ -113,7 +113,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
             raise ArchiveError(MISSING)
         if not messages:
             summary.fail("The window has no text for the engine.")
-            return Skipped("nothing to summarise")
+            return Skipped("nothing to summarize")
         prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
         return SummaryInput(
@@ -147,7 +147,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
-            raise Moved("The version to write was given up.")
+            raise Moved("The version of the summary was abandoned while the engine was working.")
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids

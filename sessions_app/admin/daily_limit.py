@@ -78,7 +78,9 @@ class DailyLimitAdmin(PageAdmin):
     ordering = ("-id",)
     raw_id_fields = ("key",)
     form_page = UsageForm
-    when_empty = "No key or application has its own limits. The settings DAILY_LIMITS__… apply to all of them."
+    when_empty = (
+        "No key or application has its own limits. The settings DAILY_LIMITS__… apply to all keys and applications."
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DailyLimit]:
         """Exclude the limits of keys if the operator may not see keys."""

@@ -186,7 +186,7 @@ class MessagesQuery(PersonQuery):
         paged = [name for name in ("after", "before") if name in attrs]
         view = attrs.setdefault("view", "all" if paged else "live")
         if view == "live" and paged:
-            raise serializers.ValidationError({paged[0]: "Use view=all for pages."}, CONTRADICTORY)
+            raise serializers.ValidationError({paged[0]: "Send after and before only with view=all."}, CONTRADICTORY)
         if len(paged) == 2:
             raise serializers.ValidationError({"before": "Use after or before, not both."}, CONTRADICTORY)
         if view == "all" and attrs.setdefault("limit", 50) > PAGE_MAX:

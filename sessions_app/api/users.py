@@ -79,8 +79,8 @@ class ErasedAnswer(serializers.Serializer[Any]):
     )
     left = serializers.DictField(
         child=serializers.IntegerField(),
-        help_text="Result of searching for the person after the erasure: the number of rows of each kind. Always 0, "
-        "because an erasure that leaves a row is undone.",
+        help_text="Number of rows of each kind that the platform still found after the erasure. Always 0, because an "
+        "erasure that leaves a row is undone.",
     )
     kept = serializers.DictField(
         child=serializers.IntegerField(),
@@ -120,8 +120,8 @@ class UserViewSet(RetrieveModelMixin, PersonViewSet[UserProfile]):
     def partial_update(self, request: Request, user_id: str) -> Response:
         """Change a profile.
 
-        `summary` becomes the text that opens the profile. `interests` and `preferred_topics` come before those that are
-        read from statements.
+        `summary` is placed at the start of the profile. `interests` and `preferred_topics` are listed before those that
+        the platform derives from facts.
         """
         profile = UserProfile.objects.locked().get(pk=self.found_person.pk)
         update(profile, self.validated_data)

@@ -113,7 +113,10 @@ class ApiViewSet(GenericViewSet[M]):
         named = self.validated_data.pop("user_id", None)
         self.named = self.kwargs.get("user_id", named)
         if named not in (None, self.named):
-            raise ValidationError({"user_id": "user_id differs from the user in the URL."}, CONTRADICTORY)
+            raise ValidationError(
+                {"user_id": "user_id differs from the user in the URL. Send the same id, or omit user_id."},
+                CONTRADICTORY,
+            )
 
     @property
     def needs_person(self) -> bool:

@@ -159,7 +159,7 @@ class Source:
 def _members(archive: zipfile.ZipFile) -> Iterator[LocatedValue | Rejected]:
     members = sorted(info.filename for info in archive.infolist() if CONVERSATIONS.fullmatch(info.filename))
     if not members:
-        yield Rejected("the zip file", "There is no conversations.json in it.")
+        yield Rejected("the zip file", "It contains no conversations.json.")
     for member in members:
         try:
             opened = open_member(archive, archive.getinfo(member))
@@ -171,7 +171,7 @@ def _members(archive: zipfile.ZipFile) -> Iterator[LocatedValue | Rejected]:
 
 
 def _reason(error: ZipRefused | zipfile.BadZipFile) -> str:
-    return str(error) if isinstance(error, ZipRefused) else "The file is damaged there."
+    return str(error) if isinstance(error, ZipRefused) else "The file is damaged at this point."
 
 
 def _parsed(where: str, line: bytes) -> LocatedValue | Rejected:
@@ -200,7 +200,7 @@ def _elements(stream: IO[bytes], what: str) -> Iterator[LocatedValue | Rejected]
         reason = "It is not valid JSON in UTF-8."
     # `zipfile` raises the last of these for a compression method that it does not know.
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError):
-        reason = "The file is damaged there."
+        reason = "The file is damaged at this point."
     yield Rejected(f"{what} {number + 1}", f"{reason} Nothing after it was read.")
 
 

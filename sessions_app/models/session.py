@@ -159,7 +159,7 @@ class Session(models.Model):
     last_arrived_at = models.DateTimeField(
         default=timezone.now,
         db_default=Now(),
-        help_text="When the platform last received a message. The session is idle from this time on.",
+        help_text="When the platform last received a message. The idle time of the session is counted from here.",
     )
     last_moment_message_idx = models.BigIntegerField(
         "last turn in a moment",

@@ -47,7 +47,7 @@ declare(
             is_restored=False,  # `import_user` restores the profile separately, before all other rows
         ),
         person="pk",
-        left_alone="it is derived from statements, and follows them",
+        left_alone="it is derived from facts, and is updated when they change",
     ),
     Provenance(
         Session,
@@ -91,19 +91,19 @@ declare(
     Provenance(
         Archive,
         made_of=("session", "first_sequence", "last_sequence"),
-        not_exported="its turns are",
+        not_exported="its turns are exported",
         left_alone="archived turns are restored before they are retracted",
     ),
     Provenance(
         ApiKey,
-        not_exported="it opens this installation, and nothing of it can be shown again",
-        left_alone="it is not made of turns",
+        not_exported="it is a credential for this installation, and can't be shown again",
+        left_alone="it is not derived from turns",
     ),
     Provenance(
         DailyUsage,
         person="key__user",
         not_exported="it counts the calls of a key",
-        left_alone="it has numbers, and no text",
+        left_alone="it contains only numbers",
         erase=partial(_erase_of_own_keys, DailyUsage),
         beside=partial(_count_of_own_keys, DailyUsage),
     ),
@@ -111,7 +111,7 @@ declare(
         DailyLimit,
         person="key__user",
         not_exported="an operator set it",
-        left_alone="it is not made of turns",
+        left_alone="it is not derived from turns",
         erase=partial(_erase_of_own_keys, DailyLimit),
         beside=partial(_count_of_own_keys, DailyLimit),
     ),

@@ -118,7 +118,7 @@ class ExportFile:
             raise NotAnExport(f"{self.at}: Invalid JSON: {error}") from None
         # Each unknown field would be an error, and an error takes three hundred bytes.
         if isinstance(values, dict) and len(values) > 2 * len(shape.model_fields):
-            raise NotAnExport(f"{self.at} has {len(values):,} fields.")
+            raise NotAnExport(f"{self.at} has {len(values):,} fields, which is too many.")
         try:
             return shape.model_validate(values)
         except ValidationError as error:
@@ -144,7 +144,7 @@ def opened(path: Path) -> Iterator[ExportFile]:
                 yield export
             except (DatabaseError, UnicodeError, OverflowError) as error:
                 raise NotAnExport(
-                    f"{export.at}, or one of the {AT_ONCE} lines before: the database refuses it "
+                    f"{export.at}, or one of the {AT_ONCE} lines before: the database rejected it "
                     f"({type(error).__name__})."
                 ) from error
     except (BadZipFile, zlib.error, EOFError) as error:
@@ -257,7 +257,7 @@ def _begin(export: ExportFile, files: dict[str, File], application: int, user_id
     """Restore the profile. An existing profile stays unchanged."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
-        raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines instead of one.")
+        raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines, but it must have exactly one.")
     fields = rows[0].columns | {"application_id": application} | ({"user_id": user_id} if user_id else {})
     profile = UserProfile(**fields)
     if not insert_unless_there(profile):
@@ -279,7 +279,7 @@ class SessionOfMessage(NameOf):
         for row in rows:
             name = row.line[self.name]
             if (name,) not in importing.added[Session] and name not in importing.there[Session]:
-                raise NotAnExport(f"{importing.export.at}: sessions.jsonl has no session of this message.")
+                raise NotAnExport(f"{importing.export.at}: sessions.jsonl doesn't contain the session of this message.")
         return super().read(rows, importing)
 
 

@@ -400,7 +400,7 @@ def remove(folder: str) -> None:
         remove(f"{folder}/{inner}")
     discard([*(f"{folder}/{name}" for name in files), folder])
     if left := _files(folder):
-        raise ArchiveError(f"{left[0]}: the storage still lists it.")
+        raise ArchiveError(f"{left[0]}: the file was deleted, but the storage still lists it.")
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:
@@ -423,7 +423,7 @@ def refusal() -> str:
             content.add([json.dumps({"sequence": 0}).encode()])
             discard([store(content, f"check-{uuid4()}.jsonl.gz")])
     except ArchiveError as error:
-        return f"The storage of archives refuses a file: {error}"
+        return f"The archive storage rejected a file: {error}"
     return ""
 
 

@@ -24,7 +24,7 @@ from sessions_app.retention.archive_files import ArchiveError
 SECONDS = 2.0  # maximum seconds for all files together while a request waits
 MORE_SECONDS = 30.0  # the same while only a job waits
 THREADS = 4  # per process; a storage that hangs blocks no other threads
-UNREADABLE = "(archived; its text can't be read just now)"
+UNREADABLE = "(archived; the text can't be read right now)"
 MISSING = "The texts of some archived turns can't be read."
 
 # The primary key of a session, and the sequence of a turn.

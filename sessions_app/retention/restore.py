@@ -39,7 +39,7 @@ ON CONFLICT ON CONSTRAINT sessions_app_message_pkey DO UPDATE SET
     said_hash = NULL
 WHERE message.kind = 'archived' AND (message.session_id, message.user_id) = (excluded.session_id, excluded.user_id)
 """  # noqa: S608 (columns of our own)
-_IS_THERE = "{}: one of its turns, or another with its external_id, is in the session already."
+_IS_THERE = "{}: the session already has one of the archived turns, or another turn with the same external_id."
 
 
 class CannotRestore(Conflict):

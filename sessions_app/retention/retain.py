@@ -98,7 +98,7 @@ class Retained:
 
 
 def retain(*, dry_run: bool = False) -> Retained:
-    """Archive or delete turns past the retention period that memory covers.
+    """Archive or delete turns that are past the retention period and already in memory.
 
     Args:
         dry_run: Find and count the same turns, but change nothing.

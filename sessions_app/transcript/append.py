@@ -92,7 +92,7 @@ _OF_TEXT = ("tokens", "words", "notes")
 
 
 class IdTaken(Conflict):
-    """Another message of the session has this `external_id` and different content."""
+    """The `external_id` already belongs to a message or item with different content."""
 
     code = "external_id_taken"
 

@@ -185,7 +185,7 @@ def test_row_34_an_unfinished_restore_continues_only_with_its_own_file(
         backup_id = json.loads(file.read("manifest.json"))["backup_id"]
     with connected_to(OTHER), connection.cursor() as cursor:  # the state after a kill before the last statement
         cursor.execute("CREATE TABLE restore_under_way AS SELECT %s AS backup_id", [backup_id])
-    with pytest.raises(CommandError, match="The restore of another backup is unfinished here"):
+    with pytest.raises(CommandError, match="This database contains an unfinished restore of another backup"):
         restoring(second)
     restoring(first)
     with pytest.raises(CommandError, match="The database has tables"):
@@ -282,7 +282,7 @@ def test_row_34_verify_names_what_is_wrong() -> None:
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE moments_app_moment ENABLE ROW LEVEL SECURITY")
-    assert f"{Moment._meta.db_table} has no policy" in str(error.value)
+    assert f"{Moment._meta.db_table} has no row-level security policy" in str(error.value)
     assert "1 sessions have wrong counters" in str(error.value)
 
 

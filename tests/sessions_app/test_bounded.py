@@ -126,8 +126,8 @@ def test_each_file_is_rejected_with_its_limit_in_little_memory(
         with_content(export, "messages.jsonl", spaces(20), "person-line"): "longer than 16777216 bytes",
         with_content(export, "messages.jsonl", unknown_fields, "person-fields"): "has 450,000 fields",
         with_content(export, "summaries.jsonl", faults, "person-faults"): "more than 100 errors",
-        with_content(export, "messages.jsonl", times(30, long_and_of_no_session), "person-rows"): "no session",
-        with_content(export, "profile.jsonl", times(150_000), "person-profiles"): "2 lines instead of one",
+        with_content(export, "messages.jsonl", times(30, long_and_of_no_session), "person-rows"): "the session of",
+        with_content(export, "profile.jsonl", times(150_000), "person-profiles"): "2 lines, but it must have",
         chats(tmp_path / "chats.zip"): "1,000,000 values",
         lines(tmp_path / "chats.jsonl"): "1,000,000 values",
     }

@@ -34,7 +34,7 @@ def is_about_streams(resource: PromptResource) -> bool:
 @singledispatch
 def given(input: Any) -> str:
     """Describe the part of the subject that the engine received."""
-    return "all that waits"
+    return "all waiting work"
 
 
 @given.register

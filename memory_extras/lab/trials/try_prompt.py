@@ -29,7 +29,7 @@ _running = BoundedSemaphore(AT_ONCE)
 
 
 class CannotTry(Refusal):
-    """There is nothing to try, no model is set, or too many trials are running. The message says which."""
+    """There is nothing to try, no model is configured, or too many trials are running. The message says which."""
 
 
 @dataclass(frozen=True)

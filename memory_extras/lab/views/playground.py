@@ -176,7 +176,7 @@ class Remember(TestPersonView, RowAction[UserProfile]):
             for session in sessions:
                 for process in (BuildMoments.name, FormMemories.name):
                     Job.objects.request(process, session, requested_by=self.actor, force=True)
-        self.log(person, "Queued a memory update.", "A worker is building moments and facts from the messages.")
+        self.log(person, "Queued a memory update.", "A worker will build moments and facts from the messages.")
         return page_url(UserProfile, Chat.name, person.pk)
 
 

@@ -110,7 +110,7 @@ class RunPersonsProbes(RowAction[Probe]):
 
     def change(self, probe: Probe) -> str:
         job = ask_of(probe.user_id, self.actor)
-        self.log(probe, "Asked.", f"The probes of {probe.user} are queued as job {job.job_id}.")
+        self.log(probe, "Queued a run.", f"The probes of {probe.user} are queued as job {job.job_id}.")
         return change_url(probe)
 
 

@@ -55,7 +55,10 @@ def _passphrase(path: Path | None) -> str:
 
 
 class Command(BackupCommand):
-    help = "Write one file with the database, archived turns, and the key that was created in DATA_DIR."
+    help = (
+        "Write one file with the database, the archived turns, and the secret key if the platform created it in "
+        "DATA_DIR."
+    )
     done = "{file}: {what}."
 
     def act(self, path: Path, say: Say, passphrase: str) -> Manifest:

@@ -21,4 +21,6 @@ class Command(BaseCommand):
         name = options["name"]
         [app] = [config for config in apps.get_app_configs() if config.name == f"{PACKAGE}.{name}"]
         call_command("migrate", app.label, "zero", verbosity=0)
-        return f"The tables of {name} are dropped. Remove it from EXTRAS, or migrate creates them again."
+        return (
+            f"The tables of {name} are dropped. Remove {name} from EXTRAS. Otherwise, migrate creates the tables again."
+        )

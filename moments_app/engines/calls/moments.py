@@ -106,7 +106,7 @@ def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]
     grounds = Grounds(request.turns, [moment.summary for moment in request.journey.moments])
     drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
     bare = sum(not draft.summary for draft in drafts)
-    problem = f"in the summaries of {bare} moments nothing is left that the turns say." if bare else ""
+    problem = f"the turns support nothing in the summaries of {bare} moments." if bare else ""
     return grounds.judged(answer.model_copy(update={"moments": drafts}), problem)
 
 

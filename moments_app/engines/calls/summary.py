@@ -61,7 +61,7 @@ def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnsw
     known = {fact.fact for fact in request.base_facts}
     facts = [*request.base_facts, *(fact for fact in new if fact.fact not in known)]
     text = grounds.kept(answer.summary_text)
-    problem = "" if text else "nothing in the summary is said in the turns."
+    problem = "" if text else "the turns support nothing in the summary."
     return grounds.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
 
 

@@ -92,7 +92,7 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
 
 
 class NamesPeople(Refusal):
-    """An item that would be shared names people."""
+    """The item would be shared, but its `related_users` name people."""
 
     code = "names_people"
 
@@ -120,11 +120,11 @@ class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
         return seen.with_rag_indexed().select_related("source_session").newest_first()
 
     def create(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Add a fact or observation directly. If the stream already has it, return it with 200.
+        """Add a fact or observation directly.
 
-        The stream has an item if one has the same `external_id`, or if a current one has the same text.
-        In a shard, only this person sees the item until an operator releases it. With the `admin` scope, it is
-        shared.
+        If the stream already has an item with the same `external_id`, or a current item with the same text, return
+        that item with 200. In a shard, only this person sees the new item until an operator releases it. If the key
+        has the scope `admin`, the new item is shared immediately.
         """
         stream = self.changeable()
         shares = stream.is_shard and key_of(request).allows("admin")

@@ -20,7 +20,7 @@ class CoverageAnswer(serializers.Serializer[Any]):
     )
     queued = serializers.IntegerField()
     held = serializers.IntegerField(
-        help_text="Number of turns whose job waits for a retry, or for an engine that is unavailable."
+        help_text="Number of turns whose job is waiting, either for a retry or for an unavailable engine."
     )
     failed = serializers.IntegerField()
     left_out = serializers.IntegerField(help_text="Number of turns whose moment was deleted.")
@@ -51,6 +51,6 @@ class CoverageViewSet(PersonViewSet[Any]):
         return self.answer(coverage(self.found_person))
 
     def retry(self, request: Request) -> Response:
-        """Queue moments again for turns that are missing or whose job failed."""
+        """Queue builds of moments for turns that are missing or whose job failed."""
         jobs = queue_again(self.found_person, requested_by=self.actor)
         return self.answer({"job_ids": [job.job_id for job in jobs]}, status.HTTP_202_ACCEPTED)

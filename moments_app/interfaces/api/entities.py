@@ -130,7 +130,7 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
         return self.created(entity, is_new=is_new)
 
     def partial_update(self, request: Request, entity_id: uuid.UUID) -> Response:
-        """Update an entity. With the `status` `done` or `dropped`, contexts no longer include it."""
+        """Update an entity. Contexts don't include entities with the `status` `done` or `dropped`."""
         entity = self.get_object()
         update(entity, self.validated_data)
         return self.answer(entity)

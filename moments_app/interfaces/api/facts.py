@@ -389,9 +389,9 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     def partial_update(self, request: Request, fact_id: uuid.UUID) -> Response:
         """Correct or end a fact, with all matching items. With `preview`, only return the matching items.
 
-        This changes other facts, moments and texts of streams, and the profile follows. Turns stay unchanged but are
-        marked, so the error is not extracted again. Ending a fact doesn't change moments and turns, because they
-        describe their own time.
+        A correction also changes the matching facts, moments and stream texts, and updates the profile. Turns stay
+        unchanged, but their incorrect words are marked, so that these words are not extracted again. The end of a fact
+        doesn't change moments and turns, because they describe their own time.
         """
         return self._changed(order_of(self.validated_data))
 

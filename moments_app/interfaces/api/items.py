@@ -117,7 +117,8 @@ class ItemInput(ItemAddress):
         max_length=TEXT_MAX,
         allow_blank=True,
         required=False,
-        help_text="The searchable text. Default: all texts in the value. If blank, searches don't find the item.",
+        help_text="The text that searches look in. Default: all texts in the value. If it is blank, searches don't "
+        "find the item.",
     )
 
 

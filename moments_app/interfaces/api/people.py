@@ -36,7 +36,7 @@ class KnownPersonRow(serializers.ModelSerializer[KnownPerson]):
 
 
 class KnownPersonAnswer(KnownPersonRow):
-    """Another person, with the profile that current facts about them give."""
+    """Another person in the user's memory, with a profile derived from current facts."""
 
     summary = serializers.CharField(source="profile.summary")
     interests = serializers.ListField(source="profile.interests", child=serializers.CharField())

@@ -47,7 +47,7 @@ class PromptThere(Conflict):
 
 
 class PromptOfSite(Conflict):
-    """The prompt is site-wide, and there are several applications. Create a prompt with the same name for yours."""
+    """The prompt is site-wide, and there are several applications. Create a prompt with the same name instead."""
 
     code = "prompt_of_site"
 
@@ -258,7 +258,10 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
 
     @transaction.atomic
     def create(self, request: Request) -> Response:
-        """Create a prompt with its first version. Once that is active, it replaces the site-wide prompt."""
+        """Create a prompt with its first version.
+
+        Once a version is active, the prompt replaces the site-wide prompt with the same name.
+        """
         prompt = self._drafted()
         if not insert_unless_there(prompt):
             raise PromptThere(f"Your application already has a prompt {prompt.uri}.")

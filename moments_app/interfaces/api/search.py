@@ -91,7 +91,7 @@ class SearchResult(serializers.Serializer[Any]):
 
 
 class SearchSpan(serializers.Serializer[Any]):
-    """A span of time, without its end."""
+    """A period of time. It includes its start, but not its end."""
 
     since = serializers.DateTimeField(allow_null=True)
     until = serializers.DateTimeField(allow_null=True)

@@ -292,13 +292,16 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
 
     @action(detail=True, methods=["post"])
     def consolidate(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Queue a consolidation, no matter how few observations wait."""
+        """Queue a consolidation, even if only a few observations are waiting."""
         stream = self.changeable()
         return accepted(Job.objects.request(Consolidate.name, None, stream=stream, requested_by=self.actor, force=True))
 
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Undo the last consolidation and restore the earlier text. The absorbed observations wait again."""
+        """Undo the last consolidation and restore the earlier text.
+
+        The absorbed observations wait for the next consolidation.
+        """
         undo(self.changeable(), requested_by=self.actor)
         return self.answer(self.stream())
 

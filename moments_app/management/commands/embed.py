@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> str:
         if not settings.EMBEDDING.is_on:
-            raise CommandError("No embeddings provider is set. Set EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
+            raise CommandError("No embeddings provider is configured. Set EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
         model = self._model(options["model"], options["dimensions"], wants_new=options["activate"])
         if options["refused"]:
             model.ask_refused_again()

@@ -14,8 +14,8 @@ from sessions_app.models import Session, UserProfile
 
 class Command(RefusingCommand):
     help = (
-        "Take turns, a whole session, or items that were written directly out of memory, together with everything "
-        "derived from them. Nothing is destroyed: --undo reverses it."
+        "Remove turns, a whole session, or directly written items from memory, together with everything derived from "
+        "them. Nothing is lost: --undo reverses the retraction."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -27,10 +27,13 @@ class Command(RefusingCommand):
             "--item",
             action="append",
             metavar="ID",
-            help="id of an item that was written directly, instead of a session",
+            help="id of a directly written item to retract, instead of a session",
         )
         parser.add_argument(
-            "--entity", action="append", metavar="ID", help="id of a task, goal or problem, instead of a session"
+            "--entity",
+            action="append",
+            metavar="ID",
+            help="id of a task, goal or problem to retract, instead of a session",
         )
         parser.add_argument(
             "--written-by",
@@ -89,7 +92,7 @@ def _would(what: str, found: Preview | ItemsPreview) -> str:
 
 
 def _repeating(found: Preview | ItemsPreview) -> list[str]:
-    return [f"{answer.ref} repeats it. {answer.problem}".strip() for answer in found.answers]
+    return [f"The answer {answer.ref} repeats the text. {answer.problem}".strip() for answer in found.answers]
 
 
 def _uuid(text: str) -> uuid.UUID:

@@ -43,7 +43,7 @@ class TryCircuit(RowAction[Circuit]):
 
     def change(self, circuit: Circuit) -> str:
         do = partial(circuit.try_now, self.actor)
-        message = f"The next free worker or query tries {circuit}."
+        message = f"The next free worker or query tests {circuit}."
         self.attempt(circuit, do, log="Tried.", message=message, about=str(circuit))
         return change_url(circuit)
 

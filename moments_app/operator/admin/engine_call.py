@@ -113,7 +113,7 @@ class EngineCallAdmin(LogAdmin):
     list_filter_submit = True
     list_before_template = "operator/calls/ways.html"
     ordering = ("-created_at", "-id")
-    when_empty = "No model calls yet. Calls are listed here once a language or embedding model is set."
+    when_empty = "No model calls yet. Calls are listed here once a language model or an embeddings model is configured."
     list_select_related = ("job",)
     fieldsets = (
         (None, {"fields": (("called_at", "took"), ("purpose", "engine"), ("ok", "error_kind", "job_link"), "error")}),

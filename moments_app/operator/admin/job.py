@@ -173,7 +173,7 @@ class JobAdmin(LogAdmin):
         "circuit__id__exact",
         "failure__id__exact",
     )
-    search_help_text = "Complete job_id, or the start of a user_id or session_id"
+    search_help_text = "A full job_id, or the start of a user_id or session_id"
     ordering = ("-id",)
     actions = ("retry", "cancel")
     form_page = JobForm
@@ -244,7 +244,7 @@ class JobAdmin(LogAdmin):
             return "–"
         return f"{(job.finished_at - job.started_at).total_seconds():,.1f} s"
 
-    @admin.display(description="Why")
+    @admin.display(description="Error or reason")
     def why(self, job: Job) -> str:
         reason = job.error or job.result.get("reason", "")
         return format_html('<span class="rem-op-cell">{}</span>', Truncator(reason).chars(120))

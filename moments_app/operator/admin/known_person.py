@@ -44,7 +44,10 @@ class KnownPersonAdmin(ReadOnlyAdmin):
     sortable_by = ()
     search_fields = ("name",)
     search_help_text = "A name, or the start of a user_id"
-    when_empty = "No people yet. Each person whom a fact names with a relationship is listed here."
+    when_empty = (
+        "No people yet. A person is listed here when a fact names them with their relationship to the user, such as "
+        "“sister”."
+    )
     ordering = ("-id",)
     form_page = KnownPersonForm
     fields = (("name", "relationship"), "aliases", ("user_link", "key"), "created_at")

@@ -64,7 +64,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
             import_string(schedule.func)
             return schedule_named(schedule.name).does
         except (ImportError, UnknownSchedule):
-            return "Its function no longer exists. Run manage.py migrate to update the table."
+            return "The function of this schedule no longer exists. Run manage.py migrate to update the schedules."
 
     @admin.display(description="Last run")
     def last_time(self, schedule: Any) -> str:

@@ -89,10 +89,15 @@ class EraseProfile(RowPage[UserProfile]):
         except (OnHold, SomethingLeft, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))
         messages.success(
-            request, f"Erased {erased.rows.total():,} rows and names; nothing is left. Event {erased.erasure_id}"
+            request,
+            f"Erased {erased.rows.total():,} rows and names; nothing is left. Id of the erasure in the event "
+            f"log: {erased.erasure_id}",
         )
         if erased.has_files_left:
-            messages.warning(request, "The archive storage failed. A job retries to delete the files.")
+            messages.warning(
+                request,
+                "The archive storage failed, so some archive files still exist. A job will try to delete them again.",
+            )
         return HttpResponseRedirect(_receipt_of(request, erased))
 
 

@@ -269,4 +269,4 @@ class TakeAnswerBack(Answer):
     """Remove the answer."""
 
     route, name = "<int:pk>/take-back/", "take_back"
-    decision, told = "", "The answer was undone. Both facts count as true until someone answers again."
+    decision, told = "", "The answer was undone. Both facts count as true until an operator answers again."

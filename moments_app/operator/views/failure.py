@@ -179,7 +179,7 @@ class MuteFailure(SteerFailure):
     def steer(self, failure: FailureGroup, incident: Incident) -> str:
         for each in incident.failures:
             each.mute(incident.key, actor=self.actor)
-        told = f"Muted: {incident.cause}. The dashboard shows it after all others until its jobs are done."
+        told = f"Muted: {incident.cause}. The dashboard lists it last until its jobs are done."
         self.log(failure, f"Muted: {incident.cause}.", told)
         return change_url(failure)
 

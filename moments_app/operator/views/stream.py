@@ -113,6 +113,6 @@ def _when(stream: MemoryStream) -> str:
     if not stream.consolidation_prompt:
         return "This stream has no consolidation prompt, so observations are never merged into a text."
     if fresh >= trigger:
-        return "Enough observations wait. The next message queues a consolidation."
+        return "Enough observations are waiting. The next message queues a consolidation."
     more = trigger - fresh
-    return f"It is consolidated automatically after {more} more {'observation' if more == 1 else 'observations'}."
+    return f"The text is updated automatically after {more} more {'observation' if more == 1 else 'observations'}."

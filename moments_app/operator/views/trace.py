@@ -69,7 +69,9 @@ class Trace(SessionPage):
             raise PermissionDenied
         model, names = request.POST.get("model", "").strip(), request.POST.getlist("line")
         if self.then is None or not model or not can_ask_again():
-            return self.page(refused="Can't ask again: the context is no longer stored, or no upstream model is set.")
+            return self.page(
+                refused="Can't ask again: the context is no longer stored, or no chat model is configured."
+            )
         try:
             said = ask_again(self.then, _lines_named(names), model=model)
         except (EngineError, InvalidAnswer) as error:

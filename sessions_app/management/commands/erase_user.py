@@ -38,10 +38,13 @@ class Command(RefusingCommand):
             self.stdout.write(f"Kept, without names or texts: {name}: {count:,}")
         if erased.has_files_left:
             raise CommandError(
-                f"All {erased.rows.total():,} rows are erased, but the archive storage failed, so files are left. "
-                "A job retries to delete them."
+                f"All {erased.rows.total():,} rows are erased, but the archive storage failed, so some archive files "
+                "still exist. A job will try to delete them again."
             )
-        return f"Erased {erased.rows.total():,} rows; nothing is left. In the event log: {erased.erasure_id}"
+        return (
+            f"Erased {erased.rows.total():,} rows; nothing is left. Id of the erasure in the event log: "
+            f"{erased.erasure_id}"
+        )
 
 
 def _typed() -> str:

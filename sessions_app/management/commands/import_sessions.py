@@ -23,7 +23,8 @@ class Command(RefusingCommand):
     help = (
         "Import conversations: the platform's own JSON lines, OpenAI chat messages as JSON lines, a data export from "
         "ChatGPT or Claude (conversations.json, or its zip file), or saved responses from mem0, Zep, Graphiti or "
-        "Honcho. You can repeat it: existing data is not added again. Invalid records are reported and skipped."
+        "Honcho. You can repeat the import: existing data is not added again. Invalid records are reported and "
+        "skipped."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

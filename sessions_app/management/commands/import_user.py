@@ -12,8 +12,8 @@ from sessions_app.people.import_user import import_user
 class Command(RefusingCommand):
     unchanged = "Nothing was imported."
     help = (
-        "Restore a person from a zip file that `export_user` wrote, completely or not at all. You can repeat it: "
-        "existing rows don't change."
+        "Restore a person from a zip file that `export_user` wrote, completely or not at all. You can repeat the "
+        "import: existing rows don't change."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

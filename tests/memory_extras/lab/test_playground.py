@@ -91,9 +91,9 @@ def test_a_failed_answer_shows_the_reason_and_keeps_the_message(
 
 
 def test_the_page_reports_a_missing_upstream(root: Client, tess: UserProfile) -> None:
-    assert "No chat model is set" in page(root, PLAYGROUND)
+    assert "No chat model is configured" in page(root, PLAYGROUND)
     shown = page(root, url("chat", tess))
-    assert "No chat model is set" in shown and "Send" not in shown
+    assert "No chat model is configured" in shown and "Send" not in shown
     assert "status 503" in say(root, tess, "Hello?").content.decode()
 
 

@@ -83,7 +83,7 @@ class TestThePage:
     ) -> None:
         call_command("embed")
         shown = page(root, url(), user_id="ada", query="harpsicord", kinds=["fact", "moment", "turn"])
-        assert "which no text contains" in shown and "BM25" in shown and "cosine" in shown
+        assert "which is in no text" in shown and "BM25" in shown and "cosine" in shown
         assert change_url(MemoryAtom.objects.get()) in shown
         assert f"{change_url(session)}?at=60#turn-60" in shown
         moments = page(root, url(), user_id="ada", query="kiln", kinds="moment")
@@ -98,7 +98,7 @@ class TestThePage:
 
     @pytest.mark.slow
     def test_degraded_mode_is_shown(self, root: Client, session: Session, request: pytest.FixtureRequest) -> None:
-        assert "No embeddings endpoint is set" in page(root, url(), user_id="ada", query="harpsichord")
+        assert "No embeddings endpoint is configured" in page(root, url(), user_id="ada", query="harpsichord")
         endpoint = request.getfixturevalue("embeddings_server")
         call_command("embed")
         endpoint.always(behave.error(500))

@@ -81,7 +81,7 @@ class TestOnePostgreSQL:
 
     @pytest.mark.parametrize("options", [[], ["--dry-run"]])
     def test_a_database_without_citus_is_reported(self, options: list[str]) -> None:
-        with pytest.raises(CommandError, match="The database has no Citus"):
+        with pytest.raises(CommandError, match="The database lacks the extension citus"):
             distribute(*options)
 
     def test_a_migration_takes_one_more_statement(self) -> None:
@@ -206,12 +206,12 @@ class TestDistributing:
                 distribute()
             return str(error.value)
 
-        assert "has no Citus" in refused()
+        assert "lacks the extension citus" in refused()
         cluster.execute(0, "CREATE EXTENSION citus")
         assert "citus_set_coordinator_host" in refused()
         host, port = cluster.servers[0]
         cluster.execute(0, f"SELECT citus_set_coordinator_host('{host}', {port})")
-        assert "Citus knows no workers" in refused()
+        assert "The cluster has no workers" in refused()
         host, port = cluster.servers[1]
         cluster.execute(1, "CREATE EXTENSION citus")
         cluster.execute(0, f"SELECT citus_add_node('{host}', {port})")

@@ -104,8 +104,8 @@ def vector_of_last(vector: object) -> behave.Behaviour:
 NOT_JSON = "it is not JSON."
 NO_LIST = "it has no list of vectors."
 NOT_NUMBERED = "its vectors are not numbered from 0 to 2."
-NO_NUMBERS = "the vector numbered 2 holds something else than numbers."
-TOO_LARGE = "the vector numbered 2 holds a number that is not finite or is over 65,504."
+NO_NUMBERS = "the vector numbered 2 contains something other than numbers."
+TOO_LARGE = "the vector numbered 2 contains a number that is not finite or is over 65,504."
 ALL_ZEROS = "the vector numbered 2 is all zeros."
 INVALID_ANSWERS = [
     (behave.raw(""), NOT_JSON),
@@ -132,8 +132,8 @@ INVALID_ANSWERS = [
     (behave.of_width(WIDTH - 1), "the vector numbered 0 has 63 numbers, not 64."),
     (behave.of_width(2 * WIDTH), "the vector numbered 0 has 128 numbers, not 64."),
     (vector_of_last([]), "the vector numbered 2 has 0 numbers, not 64."),
-    (vector_of_last(None), "the vector numbered 2 is no list of numbers."),
-    (vector_of_last(MARK), "the vector numbered 2 is no list of numbers."),
+    (vector_of_last(None), "the vector numbered 2 is not a list of numbers."),
+    (vector_of_last(MARK), "the vector numbered 2 is not a list of numbers."),
     (behave.holding(MARK), NO_NUMBERS),
     (behave.holding("0.5"), NO_NUMBERS),
     (behave.holding(None), NO_NUMBERS),

@@ -89,6 +89,6 @@ def test_row_50_jobs_of_others_complete_and_the_page_names_the_failing_person(
 
     assert set(Job.objects.filter(pk__in=others).values_list("status", flat=True)) <= {"completed", "skipped"}
     shown = page(root, "/admin/")
-    assert "<h3>Calls about ada fail</h3>" in shown and "other people were answered in this time" in shown
+    assert "<h3>Calls about ada fail</h3>" in shown and "other people were answered during this time" in shown
     assert shown.count('<li class="rem-incident">') == 1
     assert Event.objects.filter(type="circuit_opened").count() <= 4, "chance opens it seldom"

@@ -77,7 +77,7 @@ def test_row_2_turns_that_were_corrected_during_the_job_are_read_again(
         Moment.objects.update(summary="Ada tells of a child.", detail="")
     correct_meanwhile(model_server, fact)
     job = run(process, session)
-    assert (job.status, job.error) == ("queued", "Facts were corrected while the engine was thinking.")
+    assert (job.status, job.error) == ("queued", "Facts were corrected while the engine was working.")
     model_server.requests.clear()
     work_off()
     read = [turn["text"] for body in model_server.requests if "input" not in body for turn in behave.turns_of(body)]

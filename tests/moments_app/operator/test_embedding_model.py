@@ -71,7 +71,7 @@ def test_rejected_texts_are_shown_and_sent_again_by_a_button(
 ) -> None:
     FactEmbedding.objects.update(vector=None, refusal="status 400.", ask_again_at=timezone.now() + timedelta(days=9))
     shown = page(root, change_url(model))
-    assert "rejects 1 text." in shown and "status 400." in shown and "Resend rejected texts…" in shown
+    assert "has rejected 1 text." in shown and "status 400." in shown and "Resend rejected texts…" in shown
     assert "Resend 1 text<" in shown
     again = f"{change_url(model).removesuffix('change/')}send-refused/"
     assert "1 rejected texts are being resent." in root.post(again, follow=True).content.decode()

@@ -59,7 +59,7 @@ def test_the_card_shows_cause_missing_memory_and_remedy(root: Client) -> None:
     assert shown.count('<li class="rem-incident">') == 1
     assert f"<h3>{ENGINE} gives invalid answers</h3>" in shown
     assert "3 failed, 0 waiting jobs" in shown and "3 people: " in shown and ">ada</a>" in shown
-    assert "If nobody acts, these stay missing: moments of new messages (3 jobs)." in shown
+    assert "Unless the failed jobs are retried, these stay missing: moments of new messages (3 jobs)." in shown
     assert "Read a failed answer, and change the prompt or the model. Then press Try one" in shown
     assert "failed permanently" not in shown  # the incident already counts them
     assert change_url(failure) in shown
@@ -74,7 +74,7 @@ def test_row_50_the_dashboard_names_the_person_if_others_are_answered(root: Clie
     shown = page(root, INDEX)
     assert "<h3>Calls about ada fail</h3>" in shown
     assert "The same prompt for calvin was answered at " in shown
-    assert "Don&#x27;t wait for the engine" in shown and "is retried automatically" not in shown
+    assert "so waiting doesn&#x27;t help" in shown and "is retried automatically" not in shown
 
 
 @pytest.mark.slow
@@ -224,8 +224,8 @@ def test_the_page_shows_common_properties_and_missing_memory(root: Client) -> No
     failure = fail("ada", "bo")
     circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, reason="invalid_answer")
     shown = page(root, change_url(failure))
-    assert "Endpoint" in shown and f"{ENGINE} (all)" in shown
-    assert "ada</a> (1)" in shown and "bo</a> (1)" in shown
+    assert "Endpoint" in shown and f"{ENGINE} (all failures)" in shown
+    assert "ada</a> (1 job)" in shown and "bo</a> (1 job)" in shown
     assert "60 turns without a moment in 2 sessions" in shown
     assert change_url(circuit) in shown and "has not been called since" in shown and "Try now" in shown
     job = Job.objects.first()

@@ -35,11 +35,13 @@ class TestSchedules:
     def test_each_schedule_is_described_and_overdue_ones_are_marked(self, root: Client, embed: Schedule) -> None:
         job = Job.objects.request_task("embed", RUN_TASK, "embed", requested_by="schedule")
         shown = page(root, list_url(Schedule))
-        assert "Restart failed jobs, and resend rejected texts that are due." in shown and "overdue" not in shown
+        assert (
+            "Restart failed embedding jobs, and resend rejected texts that are due."
+        ) in shown and "overdue" not in shown
         Job.objects.filter(pk=job.pk).update(queued_at=timezone.now() - timedelta(minutes=31))
         Schedule.objects.filter(pk=embed.pk).update(func="gone.away")
         shown = page(root, list_url(Schedule))
-        assert "overdue" in shown and "Its function no longer exists" in shown
+        assert "overdue" in shown and "The function of this schedule no longer exists" in shown
 
     def test_row_18_the_function_of_a_schedule_cannot_be_changed_and_a_viewer_cannot_pause_it(
         self, root: Client, embed: Schedule

@@ -48,10 +48,10 @@ def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
 
 def test_a_preview_says_what_is_not_derived_again(session: Session) -> None:
     root, url = operator(), reverse("admin:sessions_app_session_retract", args=[session.pk])
-    assert "Not made again" not in root.get(url, {"sequences": "39"}).content.decode()
+    assert "Not rebuilt" not in root.get(url, {"sequences": "39"}).content.decode()
     last = session.moments.latest("first_sequence")
     session.messages.filter(sequence__lt=last.first_sequence).delete()  # like retention
-    assert "Not made again" not in root.get(url, {"sequences": "39"}).content.decode()
+    assert "Not rebuilt" not in root.get(url, {"sequences": "39"}).content.decode()
     session.messages.filter(sequence=last.first_sequence).delete()
     Session.objects.filter(pk=session.pk).update(kept_from_sequence=last.first_sequence + 1)
     assert "deleted the turns: moments (1)." in root.get(url, {"sequences": "39"}).content.decode()

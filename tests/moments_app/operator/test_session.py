@@ -154,7 +154,7 @@ class TestSession:
         assert "Tick turn 64" in shown and "Tick turn 65" not in shown
         for archive in session.archives.all():
             (archive_folder / archive.name).unlink()
-        assert "text can&#x27;t be read just now" in page(root, change_url(session))
+        assert "text can&#x27;t be read right now" in page(root, change_url(session))
 
 
 def url(session: Session, name: str) -> str:

@@ -110,7 +110,7 @@ class TestPage:
         shown = page(root, change_url(own))
         assert "Wants short answers." in shown and "Felt wears out." in shown and "No longer so." not in shown
         assert "recalled 7×" in shown
-        assert "It is consolidated automatically after 8 more observations." in shown
+        assert "The text is updated automatically after 8 more observations." in shown
         assert "0 of 400 words" in shown
 
     def test_each_line_shows_its_sources(self, root: Client, own: MemoryStream) -> None:
@@ -126,8 +126,8 @@ class TestPage:
         fold(own)
         note(own, "Repairs pianos.")
         shown = page(root, change_url(own))
-        assert "3 waiting, 1 of them new (the text is updated at 10)" in shown
-        assert "It is consolidated automatically after 9 more observations." in shown
+        assert "3 waiting, 1 of them new (the text is updated after 10 new ones)" in shown
+        assert "The text is updated automatically after 9 more observations." in shown
 
     def test_a_requested_consolidation_is_shown_until_it_is_done(self, root: Client, own: MemoryStream) -> None:
         shown = root.post(url(own, "consolidate"), follow=True).content.decode()

@@ -285,5 +285,5 @@ class TestAskingAgain:
         assert reader.post(f"{url(session)}?turn=5", {"model": "m"}).status_code == 403
         settings.CHAT = ChatSettings()
         assert "Ask again" not in page(root, url(session), turn=5)
-        assert "no upstream model is set" in root.post(f"{url(session)}?turn=5", {"model": "m"}).content.decode()
+        assert "no chat model is configured" in root.post(f"{url(session)}?turn=5", {"model": "m"}).content.decode()
         assert upstream.requests == []

@@ -593,7 +593,7 @@ class TestProof:
         whole = settings.STORAGES
         broken = {"BACKEND": f"{__name__}.BrokenStorage", "OPTIONS": {"location": archive_folder}}
         settings.STORAGES = whole | {"archive": broken}
-        with pytest.raises(CommandError, match="files are left"):
+        with pytest.raises(CommandError, match="some archive files still exist"):
             call_command("erase_user", "ada", "--yes", stdout=StringIO())
         assert not UserProfile.objects.exists()
         [job] = Job.objects.filter(process=TASK)

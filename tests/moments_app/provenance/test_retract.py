@@ -542,7 +542,7 @@ class TestArchived:
         session = remembered(self.tell(ada))
         assert preview(session, [40]).lost == ""
         told = preview(retained(session, 24), [40]).lost
-        assert told == ("Not made again, as retention has deleted the turns: facts and observations (12).")
+        assert told == ("Not rebuilt, because retention deleted the turns: facts and observations (12).")
         said = StringIO()
         call_command("retract", "ada", "s1", sequences="40", dry_run=True, stdout=said)
         assert told in said.getvalue()

@@ -81,10 +81,10 @@ class TestOnePerson:
         fail_alone("ada", "bo", "cy")
         incident = the_only()
         assert incident.cause == "Calls about ada fail"
-        assert incident.evidence.startswith("All 3 calls about ada failed since ")
-        assert "2 calls about 2 other people were answered in this time." in incident.evidence
+        assert incident.evidence.startswith("All 3 calls about ada have failed since ")
+        assert "2 calls about 2 other people were answered during this time." in incident.evidence
         assert "The same prompt for cy was answered at " in incident.evidence
-        assert incident.remedy.startswith("Don't wait for the engine, because it answers others.")
+        assert incident.remedy.startswith("The engine answers other calls, so waiting doesn't help.")
 
     def test_row_50_all_failures_of_a_person_are_one_incident(self) -> None:
         fail("ada", "timeout", process="form_memories"), fail_alone("ada", "bo")
@@ -192,7 +192,8 @@ def test_a_bug_is_one_incident_for_all_processes_that_it_stops(ada: UserProfile,
     incident = the_only()
     assert incident.cause == "A bug in the platform: KeyError in read, line 7 of turns/read.py"
     assert incident.loss == (
-        "If nobody acts, these stay missing: moments of new messages (1 job), facts from new messages (1 job)."
+        "Unless the failed jobs are retried, these stay missing: moments of new messages (1 job), facts from new "
+        "messages (1 job)."
     )
 
 

@@ -153,7 +153,7 @@ class TestWhatIsLeft:
 
     def test_a_session_without_new_turns_is_skipped(self, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("system", "Be kind.")])
-        assert digest(Session.objects.get()).result == {"reason": "nothing to digest"}
+        assert digest(Session.objects.get()).result == {"reason": "nothing to compact"}
 
 
 class TestLessons:

@@ -21,7 +21,11 @@ class Command(RefusingCommand):
         parser.add_argument("--session", metavar="SESSION_ID", help="only the probes asked in this session")
         add_application(parser)
         parser.add_argument(
-            "--threshold", type=float, default=1.0, metavar="SHARE", help="share of the probes that must pass; 1: all"
+            "--threshold",
+            type=float,
+            default=1.0,
+            metavar="SHARE",
+            help="minimum share of probes that must be met, from 0 to 1; 1: all probes",
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
@@ -30,7 +34,7 @@ class Command(RefusingCommand):
         run_id = uuid.uuid4()
         results = list(ask(_probes(options), run_id, requested_by="command"))
         if not results:
-            raise CommandError("There are no such probes.")
+            raise CommandError("No probe matches --user and --session.")
         met = sum(result.is_met for result in results)
         found = {"run_id": str(run_id), "probes": len(results), "met": met, "share": round(met / len(results), 4)}
         text = json.dumps(found | {"results": [_told(result) for result in results]}, indent=2)
