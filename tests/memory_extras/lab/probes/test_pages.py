@@ -46,7 +46,7 @@ def test_a_turn_is_kept_with_the_answer_to_it_and_asked_by_a_button(root: Client
     shown = page(root, change_url(probe))
     assert "1 of 1" in shown and "met 1 of 1 times" in shown
     listed = page(root, list_url(Probe))
-    assert "Results over time" in listed and "100 %" in listed
+    assert "Results over time" in listed and "100%" in listed
 
 
 @pytest.mark.parametrize(
