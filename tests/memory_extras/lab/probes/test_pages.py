@@ -45,7 +45,7 @@ def test_a_turn_and_its_answer_can_be_saved_as_a_probe_and_run_with_a_button(roo
     shown = page(root, change_url(probe))
     assert "1 of 1" in shown and "met 1 of 1 times" in shown
     listed = page(root, list_url(Probe))
-    assert "Results over time" in listed and "100 %" in listed
+    assert "Results over time" in listed and "100%" in listed
 
 
 @pytest.mark.parametrize(

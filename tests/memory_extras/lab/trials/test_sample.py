@@ -65,13 +65,13 @@ def test_a_version_is_tried_on_each_subject_and_the_figures_are_stored(
     shown = page(root, answer.headers["Location"])
     trial = PromptTrial.objects.get()
     subjects = re.findall(r'name="subject" value="(\d+)"', shown)
-    assert len(subjects) == 3 and "0 of 3 tried." in shown
+    assert len(subjects) == 3 and "0 of 3 trials are done." in shown
     came = [
         root.post(url("try_one", prompt, trial.pk), {"subject": one}, headers={"HX-Request": "true"})
         for one in subjects
     ]
     texts = [one.content.decode() for one in came]
-    assert "3 of 3" not in texts[0] and "All 3 tried" in texts[2] and 'hx-swap-oob="true"' in texts[2]
+    assert "3 of 3" not in texts[0] and "All 3 trials are done" in texts[2] and 'hx-swap-oob="true"' in texts[2]
     assert (
         "All trials of this sample are done."
         in root.post(
@@ -88,7 +88,7 @@ def test_a_version_is_tried_on_each_subject_and_the_figures_are_stored(
     assert {event.user_pk for event in Event.objects.filter(type="user_read", payload__page__endswith="try one")} == {
         session.user_id for session in sessions
     }
-    assert "tried" in page(root, change_url(prompt)) and "3 of 3 tried" in page(root, change_url(prompt))
+    assert "tried" in page(root, change_url(prompt)) and "3 of 3 trials done" in page(root, change_url(prompt))
     assert PromptVersion.objects.get(pk=second.pk).is_tried
     assert "This version was tried on a sample" in page(root, change_url(prompt))
     assert "All trials are done." in page(root, answer.headers["Location"])
