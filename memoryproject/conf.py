@@ -212,9 +212,9 @@ class RollingSummarySettings(Group):
         2,
         ge=1,
         le=14,  # turns that a summary covers
-        description="Minimum number of new turns for an update of a session's rolling summary. The summary is updated "
-        "if an application requests contexts of the session. Each update calls a language model, so a higher number "
-        "saves calls.",
+        description="Minimum number of new turns before a session's rolling summary is updated, if an application "
+        "requests contexts of the session. Otherwise, the summary is updated less often. With a language model, each "
+        "update is a model call, so a higher number saves calls.",
     )
 
 
@@ -585,8 +585,8 @@ class LimitSettings(Group):
         gt=0,
         le=3600,
         description="Budget of thread time in a web process, in seconds, for each key and each application. The budget "
-        "applies only while other keys or applications are waiting. Each second, a quarter of the budget "
-        "is restored. When the budget is used up, requests wait for up to 5 seconds and then get 429.",
+        "applies only while other keys or applications that used less are active. Each second, a quarter of the "
+        "budget is restored. When the budget is used up, requests wait for up to 5 seconds and then get 429.",
     )
     lock_seconds: float = Field(
         5,
@@ -676,8 +676,8 @@ class JobSettings(Group):
         30,
         ge=1,
         le=3650,
-        description="Number of days that finished jobs and model calls are stored. A job or call is stored longer if "
-        "other data refers to it.",
+        description="Number of days that skipped jobs, finished upkeep jobs and model calls are stored. A job or call "
+        "is stored longer if other data refers to it.",
     )
 
     @property

@@ -96,7 +96,7 @@ class Nightly:
 
 
 def put_times_back(*, dry_run: bool = False) -> Nightly:
-    """Reset timestamps in the future to the current time, in the columns of `nightly`.
+    """Reset timestamps in the future to the current time.
 
     Args:
         dry_run: Only find the columns.

@@ -80,8 +80,8 @@ class Budget:
         wait = max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILLED)) if self.is_bound(name) else 0.0
         if wait > PATIENCE:
             text = (
-                f"This {self._kind} used more than its share of server time (LIMITS__BUDGET_SECONDS) while others are "
-                f"waiting. Try again in {math.ceil(wait)} s."
+                f"This {self._kind} used more than its share of server time (LIMITS__BUDGET_SECONDS) while others that "
+                f"used less were active. Try again in {math.ceil(wait)} s."
             )
             raise Refused(429, "budget_used_up", text, retry_after=math.ceil(wait))
         account.left -= account.expected

@@ -67,7 +67,7 @@ class BudgetTooSmall(Refusal):
     def __init__(self, needed: int, applied: int) -> None:
         super().__init__(
             f"max_tokens: the policy and the query need {needed} tokens, but the budget is {applied}. "
-            "Raise max_tokens or shorten the query."
+            "Shorten the query, or raise max_tokens (at most MEMORY_CONTEXT__MAX_TOKENS)."
         )
         self.needed, self.applied = needed, applied
 

@@ -122,7 +122,7 @@ class Asked:
     jobs: int
 
     def __str__(self) -> str:
-        return f"jobs queued: {self.jobs}"
+        return f"jobs: {self.jobs}"
 
 
 class Lane(IntEnum):

@@ -67,7 +67,7 @@ class BuildMoments(Process[BuildInput, Built]):
             if not job.force:
                 # Start counting here anyway, or every further append would queue a build.
                 _count_from(session, session)
-            return Skipped("all waiting turns have to stay live")
+            return Skipped("no turns are waiting, except those that have to stay live")
         return BuildInput(
             prompt_version=builder_prompt(session),
             session=session,
@@ -90,7 +90,7 @@ class BuildMoments(Process[BuildInput, Built]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the boundary of the session, an earlier moment or a fact changed while the engine was thinking, so
+            Moved: the boundary of the session, an earlier moment or a fact changed while the engine was working, so
                 its input may have been withdrawn or corrected.
         """
         session = locked_session(job)

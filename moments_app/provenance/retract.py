@@ -57,7 +57,7 @@ class CannotRetract(Refusal):
 
 
 class TurnsAreArchived(CannotRetract):
-    """Some of the turns are archived. Restore the session before you retract them."""
+    """Some of the turns are archived. Restore the session before you retract the turns or undo their retraction."""
 
 
 def sequences_of(text: str) -> list[int]:

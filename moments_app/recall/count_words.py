@@ -83,7 +83,7 @@ class CountWords(Process[CountInput, None]):
             [after] = cursor.fetchone() or [0]
         if not job.force and abs(after - before) < max(GROWTH * before, 1):
             _count_from_now(job.user_id)
-            return Skipped("too few texts have changed since the last count")
+            return Skipped("too few texts were added or removed since the last count")
         return input
 
     def think(self, input: CountInput, engine: None, progress: Progress) -> None:

@@ -285,7 +285,8 @@ def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> f
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     """Leave out results that only repeat a better one. A turn replaces statements that were derived from it.
 
-    A statement that is no longer valid stays, because it says from when until when it was. It hides no valid statement.
+    A statement that is no longer valid stays, because it shows the period in which it was valid. It hides no valid
+    statement.
     """
     once: dict[str, Result] = {}
     for result in results:

@@ -128,7 +128,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """Read the session and others of its person that are due."""
         of_a_call = SESSIONS_OF_A_CALL if settings.ENGINE.combines_calls else 1
         most = of_a_call if self.caller(job).is_model else MOST_SESSIONS
-        return claim_sessions(job, most=most) or Skipped("the session is not idle")
+        return claim_sessions(job, most=most) or Skipped("the session is not idle, or is already up to date")
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[Thought]:
         """Call the engine, in one call if possible. Return the results of the sessions before the first one that fails.

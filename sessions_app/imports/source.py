@@ -171,7 +171,7 @@ def _members(archive: zipfile.ZipFile) -> Iterator[LocatedValue | Rejected]:
 
 
 def _reason(error: ZipRefused | zipfile.BadZipFile) -> str:
-    return str(error) if isinstance(error, ZipRefused) else "The file is damaged at this point."
+    return str(error) if isinstance(error, ZipRefused) else "The file is damaged."
 
 
 def _parsed(where: str, line: bytes) -> LocatedValue | Rejected:

@@ -57,7 +57,7 @@ class Searched(models.Model):
     """A table with texts that are searched by their words.
 
     Triggers reduce `search_version` of a row that is written by SQL or by an older version of the application
-    (`word_search.py`). `index_words` then indexes the row.
+    (`migrations/_word_search.py`). `index_words` then indexes the row.
     """
 
     SEARCHED: Sequence[str] = ("content",)  # names of the fields with texts

@@ -423,7 +423,7 @@ def refusal() -> str:
             content.add([json.dumps({"sequence": 0}).encode()])
             discard([store(content, f"check-{uuid4()}.jsonl.gz")])
     except ArchiveError as error:
-        return f"The archive storage rejected a file: {error}"
+        return f"The archive storage failed a test: {error}"
     return ""
 
 

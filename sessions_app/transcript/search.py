@@ -1,8 +1,8 @@
 """`find_sessions`: find the sessions that contain some words, for an operator who doesn't know where they are.
 
-The index stores each word together with its person (see `word_search.py`), for archived turns too. So the search takes
-the newest sessions and looks up their people. This limits the amount of data to read, whatever the number of turns. The
-drawback is that only the newest of many sessions are searched.
+The index stores each word together with its person (see `migrations/_word_search.py`), for archived turns too. So the
+search takes the newest sessions and looks up their people. This limits the amount of data to read, whatever the number
+of turns. The drawback is that only the newest of many sessions are searched.
 """
 
 import json

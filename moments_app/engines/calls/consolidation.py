@@ -69,7 +69,7 @@ def judged(request: ConsolidationRequest, answer: ConsolidationAnswer) -> Judged
     """Return the answer without lines that have no support in the current text or the observations."""
     grounds = Grounds(known=[part.text for part in [*request.lines, *request.observations]])
     lines = [line for line in answer.lines if grounds.takes(line.text, grounds.complaint(line.text, may_order=True))]
-    problem = "" if lines else "the observations support none of the lines."
+    problem = "" if lines else "neither the lines so far nor the observations support any of the lines."
     return grounds.judged(answer.model_copy(update={"lines": lines}), problem)
 
 

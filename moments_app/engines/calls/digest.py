@@ -50,7 +50,7 @@ def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]
     grounds = Grounds(request.turns, [request.context])
     lessons = [kept for lesson in answer.lessons if (kept := grounds.kept(lesson, may_order=True))]
     context = grounds.kept(answer.context)
-    problem = "" if context else "the turns support nothing in the context."
+    problem = "" if context else "neither the turns nor the earlier context support the context."
     return grounds.judged(answer.model_copy(update={"context": context, "lessons": lessons}), problem)
 
 

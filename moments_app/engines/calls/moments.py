@@ -106,7 +106,7 @@ def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]
     grounds = Grounds(request.turns, [moment.summary for moment in request.journey.moments])
     drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
     bare = sum(not draft.summary for draft in drafts)
-    problem = f"the turns support nothing in the summaries of {bare} moments." if bare else ""
+    problem = f"neither the turns nor the earlier moments support the summary of {bare} of the moments." if bare else ""
     return grounds.judged(answer.model_copy(update={"moments": drafts}), problem)
 
 

@@ -61,7 +61,7 @@ def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnsw
     known = {fact.fact for fact in request.base_facts}
     facts = [*request.base_facts, *(fact for fact in new if fact.fact not in known)]
     text = grounds.kept(answer.summary_text)
-    problem = "" if text else "the turns support nothing in the summary."
+    problem = "" if text else "neither the turns nor the previous summary support the summary."
     return grounds.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
 
 

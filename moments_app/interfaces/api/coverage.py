@@ -20,7 +20,8 @@ class CoverageAnswer(serializers.Serializer[Any]):
     )
     queued = serializers.IntegerField()
     held = serializers.IntegerField(
-        help_text="Number of turns whose job is waiting, either for a retry or for an unavailable engine."
+        help_text="Number of turns whose job can't run yet, because it waits for a retry, an unavailable engine, the "
+        "next day or another job."
     )
     failed = serializers.IntegerField()
     left_out = serializers.IntegerField(help_text="Number of turns whose moment was deleted.")

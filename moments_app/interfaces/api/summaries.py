@@ -85,6 +85,6 @@ class CompactViewSet(PersonViewSet[Session]):
 
     @action(detail=True, methods=["post"])
     def compact(self, request: Request, session_id: str) -> Response:
-        """Queue a compaction of the session. Afterwards, loads start with a summary instead of the live turns."""
+        """Queue a compaction of the session. Then `view=live` starts with a summary instead of the live turns."""
         session = session_or_404(self.person, session_id)
         return accepted(Job.objects.request(DigestSession.name, session, requested_by=self.actor, force=True))

@@ -15,7 +15,11 @@ class Command(RefusingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", metavar="USER_ID", help="only this person")
         add_application(parser)
-        parser.add_argument("--queue", action="store_true", help="queue failed and missing jobs again")
+        parser.add_argument(
+            "--queue",
+            action="store_true",
+            help="queue builds of moments for turns that are missing or whose job failed",
+        )
 
     def handle(self, *args: Any, **options: Any) -> str:
         user = self._user(options["user"], application_of(options))

@@ -66,7 +66,7 @@ class StreamItems(RowPage[MemoryStream]):
 
 
 class ConsolidateStream(RowAction[MemoryStream]):
-    """Queue a consolidation, even if few observations wait."""
+    """Queue a consolidation, even if only a few observations are waiting."""
 
     route, name = "<int:pk>/consolidate/", "consolidate"
 

@@ -132,7 +132,7 @@ class TestAProcessOfAnotherApp:
         assert "Queue greetings for sessions without one." in page(root, list_url(Schedule))
         out = StringIO()
         call_command("run_schedule", "greet", dry_run=True, stdout=out)
-        assert out.getvalue() == "jobs queued: 1\n"
+        assert out.getvalue() == "jobs: 1\n"
         assert not Job.objects.filter(process="greet").exists()
         run_schedule("greet")
         assert Job.objects.filter(process="greet").count() == 1

@@ -71,7 +71,10 @@ class TestWhen:
 
     def test_a_forced_build_with_nothing_beyond_the_lag_is_skipped(self, ada: UserProfile) -> None:
         job = build(talk(ada, 10))
-        assert (job.status, job.result) == ("skipped", {"reason": "all waiting turns have to stay live"})
+        assert (job.status, job.result) == (
+            "skipped",
+            {"reason": "no turns are waiting, except those that have to stay live"},
+        )
 
     def test_a_forced_request_turns_a_waiting_job_into_a_forced_one(self, ada: UserProfile) -> None:
         session = talk(ada, 20)

@@ -168,12 +168,12 @@ def test_sessions_that_are_settled_soon_are_not_formed_first(
     talk(ada, 9)
     Session.objects.update(last_arrived_at=timezone.now() - timedelta(minutes=15))
     formed = FormMemories()
-    assert str(formed.sweep(dry_run=True)) == "jobs queued: 0"
+    assert str(formed.sweep(dry_run=True)) == "jobs: 0"
     settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"inactive_after_minutes": 600})
-    assert str(formed.sweep(dry_run=True)) == "jobs queued: 1"
+    assert str(formed.sweep(dry_run=True)) == "jobs: 1"
     settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"inactive_after_minutes": 30})
     Session.objects.update(last_arrived_at=timezone.now() - timedelta(hours=9))
-    assert str(formed.sweep(dry_run=True)) == "jobs queued: 1"
+    assert str(formed.sweep(dry_run=True)) == "jobs: 1"
 
 
 def many(user: UserProfile, count: int) -> list[Session]:

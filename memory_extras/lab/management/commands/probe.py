@@ -34,7 +34,7 @@ class Command(RefusingCommand):
         run_id = uuid.uuid4()
         results = list(ask(_probes(options), run_id, requested_by="command"))
         if not results:
-            raise CommandError("No probe matches --user and --session.")
+            raise CommandError("There are no probes for these options.")
         met = sum(result.is_met for result in results)
         found = {"run_id": str(run_id), "probes": len(results), "met": met, "share": round(met / len(results), 4)}
         text = json.dumps(found | {"results": [_told(result) for result in results]}, indent=2)

@@ -46,7 +46,7 @@ def test_the_command_fails_without_probes(ada: UserProfile) -> None:
     probe(ada, "Quince")
     Application.objects.create(name="other")
     for arguments in (["--user", "bo"], ["--application", "other"]):
-        with pytest.raises(CommandError, match="No probe matches"):
+        with pytest.raises(CommandError, match="There are no probes for these options"):
             told(*arguments)
     with pytest.raises(CommandError, match="between 0 and 1"):
         told("--threshold", "2")

@@ -194,7 +194,7 @@ class TestWhenThereIsNothing:
         assert len(tried(Purpose.MOMENT_BUILDER, session).answers) == 2
 
     def test_a_trial_without_pending_turns_is_refused(self, ada: UserProfile, model_server: OpenAIServer) -> None:
-        with pytest.raises(CannotTry, match="all waiting turns have to stay live"):
+        with pytest.raises(CannotTry, match="except those that have to stay live"):
             tried(Purpose.MOMENT_BUILDER, talk(ada, 3))
         assert not model_server.requests and not Summary.objects.exists()
 
