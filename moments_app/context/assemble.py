@@ -155,7 +155,7 @@ def _receipt(envelope: Envelope) -> ContextReceipt:
         user_id=source.user.pk,
         session_id=source.session.pk,
         query_hash=_hash(source.query) if source.query else "",
-        refs={name: [priced.item.ref for priced in items if priced.item.ref] for name, items in layers.items()},
+        refs={name: [ref for priced in items for ref in priced.item.refs] for name, items in layers.items()},
         tokens={name: filled.tokens_of(name) for name in layers},
         trimmed=[vars(part) for part in filled.trimmed],
         text_hash=_hash(json.dumps(envelope.context)),

@@ -94,7 +94,7 @@ class KeptTurns:
 
 
 def _chars(items: Known) -> int:
-    return TURN_CHARS * len(items) + sum([len(turn.content) for turn, _item in items.values()])
+    return TURN_CHARS * len(items) + sum([len(item.text) for _turn, item in items.values()])
 
 
 KEPT_TURNS = KeptTurns()

@@ -19,7 +19,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import WRITTEN
+from moments_app.models.atom import BY_DATE, WRITTEN
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
@@ -85,6 +85,7 @@ SELECT {columns}, concat(stamp, ' ', (
     SELECT FROM moments_app_entity WHERE user_id = opened.user_id AND status = 'open'
 ) AS has_entities, EXISTS (
     SELECT FROM moments_app_memoryatom WHERE user_id = opened.user_id AND ended_at IS NOT NULL
+      AND ended_by <> '{by_date}'
 ) AS has_ended FROM opened
 """
 # Filters by the person's key, which says on which node a distributed table keeps the turns.
@@ -219,7 +220,7 @@ def read_input(
         "before": end,
         "hot": hot,
     }
-    sql = _OPENING_SQL.format(columns=columns(Session, "opened"), in_session=_IN_SESSION)
+    sql = _OPENING_SQL.format(columns=columns(Session, "opened"), in_session=_IN_SESSION, by_date=BY_DATE)
     found = first(Session, sql, parameters)
     if found is None:
         return None

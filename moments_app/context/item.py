@@ -35,7 +35,8 @@ class Item:
         is_certain: whether it is always included, as far as the budget allows.
         is_neighbour: whether it was included only because an adjacent turn was found.
         is_of_span: whether it is from the time that the query names.
-        suffix: the end of the text that a shorter form keeps, such as when a fact ended.
+        marks: the end of the text that says what was corrected, or is no longer true.
+        also: the addresses of the facts that the marks mention.
         written: the rendered item and its tokens, by format and layer; filled by the formats.
         prices: the item as a group of its own and cut at sentences, with its tokens; filled by `priced`.
     """
@@ -57,7 +58,8 @@ class Item:
     is_certain: bool = False
     is_neighbour: bool = False
     is_of_span: bool = False
-    suffix: str = ""
+    marks: str = ""
+    also: tuple[str, ...] = ()
     written: dict[tuple[type, str], tuple[str, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -66,7 +68,7 @@ class Item:
     def __post_init__(self) -> None:
         if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
             return
-        for name in ("text", "name", "tool", "speaker", "suffix"):
+        for name in ("text", "name", "tool", "speaker", "marks"):
             setattr(self, name, without_unseen(getattr(self, name)))
 
     def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
@@ -75,6 +77,11 @@ class Item:
         marks = {"why": why, "score": score, "is_certain": is_certain, "prices": {}}
         item.__dict__.update(self.__dict__, **marks)
         return item
+
+    @property
+    def refs(self) -> list[str]:
+        """The addresses of what the text contains."""
+        return [self.ref, *self.also] if self.ref else []
 
     @cached_property
     def local_time(self) -> datetime | None:

@@ -94,9 +94,8 @@ def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[
 
 
 def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedItem | None:
-    """Return an item with fewer of its sentences that costs at most `room`, as long as possible; None if none fits."""
-    body = whole.item.text.removesuffix(whole.item.suffix)
-    ends = [match.start() for match in _SENTENCE_END.finditer(body)]
+    """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None if none fits."""
+    ends = [match.start() for match in _SENTENCE_END.finditer(whole.item.text)]
     low, high = 0, len(ends)  # binary search: of the first `low` ends, the last one fits
     best: PricedItem | None = None
     while low < high:
@@ -110,13 +109,10 @@ def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedI
 
 
 def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
-    """Return the beginning of an item, with its suffix.
-
-    It is cached with the item, because other contexts cut it at the same places.
-    """
+    """Return the beginning of an item. It is cached with the item, because other contexts cut it at the same places."""
     known: PricedItem | None = item.prices.get((form, layer, end))
     if known is None:
-        beginning = replace(item, text=item.text[:end].rstrip() + item.suffix)
+        beginning = replace(item, text=item.text[:end].rstrip())
         known = PricedItem(beginning, form.tokens(layer, beginning), "cut at a sentence")
         _keep(item, (form, layer, end), known)
     return known
@@ -172,10 +168,12 @@ class SaidAlready:
         self._words.update(item.word_set)
 
     def has(self, item: Item) -> bool:
-        """Return whether an item repeats included text. A neighbor is a repetition if each of its words is included."""
-        return (bool(item.words) and item.words in self._texts) or (
-            item.is_neighbour and self._words.issuperset(item.words)
-        )
+        """Return whether an item repeats included text. A neighbor is a repetition if each of its words is included.
+
+        The marks of a turn don't count.
+        """
+        words = tuple(words_of(item.text.removesuffix(item.marks))) if item.marks else item.words
+        return (bool(words) and words in self._texts) or (item.is_neighbour and self._words.issuperset(words))
 
     def is_told(self, item: Item) -> bool:
         """Return whether a turn of the same day has most of the item's words, and all of its dates and numbers."""

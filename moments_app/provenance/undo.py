@@ -70,7 +70,7 @@ from sessions_app.models.message import SequenceRange
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     """Restore the turns or items, and what was withdrawn with them. Remove data that was derived in the meantime.
 
-    Also undo the retractions of answers that repeated them, except those with missing rows.
+    Also undo the retractions of answers that repeated them, except those with missing or archived turns.
 
     Args:
         retraction: the newest retraction in force for this person and the streams it touched.
@@ -79,14 +79,15 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     Raises:
         CannotRetract: it was already undone; a newer one must be undone first; or its session, some of its turns, or a
             stream were deleted.
-        TurnsAreArchived: some turns of it, or of answers that repeated them, were archived since.
+        TurnsAreArchived: some of its turns were archived since.
     """
     if retraction.cause_id and not retraction.is_left:
         raise CannotRetract(f"This retraction was caused by another one. Undo {retraction.cause_id} instead.")
     consequences = list(_consequences(retraction))
     _lock_all([retraction, *consequences])
-    if archived := sessions_to_restore(retraction).first():
-        raise TurnsAreArchived(f"Turns of the session {archived.session_id} are archived. Restore the session first.")
+    if retraction.session and retraction.archived_turns().exists():
+        archived = retraction.session.session_id
+        raise TurnsAreArchived(f"Turns of the session {archived} are archived. Restore the session first.")
     for consequence in consequences:
         with suppress(CannotPutBack), transaction.atomic():
             _undo(consequence, requested_by=retraction.actor)
@@ -97,7 +98,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
 
 
 def sessions_to_restore(retraction: Retraction) -> QuerySet[Session]:
-    """Return the sessions whose archives must be restored before a retraction can be undone."""
+    """Return the sessions with archived turns of a retraction and of its consequences."""
     archived = [each.archived_turns().values("session") for each in (retraction, *_consequences(retraction))]
     return Session.objects.filter(pk__in=archived[0].union(*archived[1:]))
 

@@ -32,7 +32,8 @@ _TURN_SQL = f"""
 SELECT 'turn', session.id, 'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
     session.session_id, turn.sequence, turn.time, turn.role, turn.places, turn.name,
     NULL::timestamptz, NULL::timestamptz, NULL::boolean, turn.marks, turn.id,
-    EXISTS (SELECT FROM moments_app_memoryatom WHERE user_id = %(user)s AND ended_at IS NOT NULL)
+    EXISTS (SELECT FROM moments_app_memoryatom WHERE user_id = %(user)s AND ended_at IS NOT NULL
+        AND ended_by <> '{BY_DATE}')
 FROM (
     SELECT message.id, message.session_id, message.sequence, {_CONTENT} AS shown,
         {microseconds_of("message.created_at")} AS time, message.role, own.places, message.name, (
@@ -103,6 +104,7 @@ class Result(NamedTuple):
         valid_until: when the fact ended, or when the plan is due; None if no end is known.
         planned: the day of a plan; blank if it is not a plan, or was ended otherwise.
         marks: what the content of a turn ends with: its corrections, and what is no longer true.
+        also: the `rem://` addresses of the facts that the marks mention.
         score: its score among results of all kinds; results are ordered by it.
         ranks: its rank in each search that found it, from 1; empty for a turn that was found through its neighbors.
         scores: its score in each of these searches: BM25 by words, the cosine by meaning.
@@ -120,9 +122,15 @@ class Result(NamedTuple):
     valid_until: datetime | None
     planned: str = ""
     marks: str = ""
+    also: tuple[str, ...] = ()
     score: float = 0.0
     ranks: Mapping[str, int] = {}
     scores: Mapping[str, float] = {}
+
+    @property
+    def said(self) -> str:
+        """The content without its marks."""
+        return self.content.removesuffix(self.marks)
 
     @property
     def is_over(self) -> bool:
@@ -195,12 +203,25 @@ def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) 
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
     end = correction_marks(json.loads(marks)) if marks else ""
-    end += end_marks(ends.get(pk, ()), zone)
+    over = ends.get(pk, ())
+    end += end_marks(over, zone)
     content = spoken(name, content)[:CONTENT_CHARS] + end
     said_at, [valid_from, valid_until] = time_of(time), times
     planned = plan_in(content, said_at, zone) if is_plan and valid_until else ""
     found = Result(
-        kind, ref, content, session_id, sequence, said_at, role, place[0], valid_from, valid_until, planned, end
+        kind,
+        ref,
+        content,
+        session_id,
+        sequence,
+        said_at,
+        role,
+        place[0],
+        valid_from,
+        valid_until,
+        planned,
+        end,
+        tuple([one.ref for one in over]),
     )
     return (kind, place), found
 

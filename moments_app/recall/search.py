@@ -298,7 +298,7 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     words: dict[int, frozenset[str]] = {}  # of valid results, by position
     derived: dict[int, frozenset[str]] = {}  # of results that are not turns, by position
     for result in found:
-        own = frozenset(words_of(f"{result.role} {result.content}"))  # statements begin with "User:" or a name
+        own = frozenset(words_of(f"{result.role} {result.said}"))  # statements begin with "User:" or a name
         if result.kind != "turn" and not result.is_over:
             if any(map(own.issubset, words.values())):
                 continue

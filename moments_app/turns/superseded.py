@@ -3,40 +3,81 @@
 import json
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
+from typing import NamedTuple
 
 from django.db import connection
+from django.utils import timezone
 
 from moments_app.engines.statements.dates import spoken_date
 from moments_app.models.atom import BY_DATE
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import UserProfile
 
-# Since when, in microseconds since 1970; whether another statement is true instead; its text, or that of the ended one.
-End = tuple[int, bool, str]
+MOST_MARKS = 3  # of a turn: the newest
+MOST_STEPS = 50  # from a fact to what is true now
 TEXT_CHARS = 200  # of a statement in a mark
 
-# Each row is a turn with its ends. The index of the person's ended facts finds them. A plan that ended by its date has
-# none, because its turn says the date. A turn that also says what is true instead has none either.
+
+class End(NamedTuple):
+    """A statement of a turn that is no longer true.
+
+    Args:
+        microseconds: the time since when, in microseconds since 1970.
+        is_replaced: whether another statement is true instead.
+        text: the value or text of that statement; without one, of the ended statement.
+        atom_id: the statement that the text is from.
+    """
+
+    microseconds: int
+    is_replaced: bool
+    text: str
+    atom_id: str
+
+    @property
+    def ref(self) -> str:
+        return f"rem://atoms/{self.atom_id}"
+
+
+# Each row is a turn with its ends. The index of the person's ended facts finds them, and `later` follows what replaced
+# them, as far as it was known. There is no end of a plan whose day has passed, of a statement that is true again, and
+# of a turn that also says what is true instead. Reads only tables of the coordinator, so that it also runs on Citus.
 _ENDS_SQL = f"""
-SELECT message_id, jsonb_agg(DISTINCT jsonb_build_array(since, is_replaced, text))::text FROM (
-    SELECT unnest(fact.source_message_ids) AS message_id, current.id IS NOT NULL AS is_replaced,
+WITH RECURSIVE fact AS (
+    SELECT ended.id, ended.atom_id, ended.replaced_by_id, ended.source_message_ids, ended.valid_until, ended.value,
+        ended.content_hash, ended.content
+    FROM moments_app_memoryatom ended
+    WHERE ended.user_id = %(user)s AND ended.ended_at <= %(at)s AND ended.valid_until <= %(at)s
+        AND ended.ended_by <> '{BY_DATE}' AND ended.state NOT IN ('evicted', 'line') AND NOT ended.is_wrong
+        AND ended.source_message_ids && %(messages)s::bigint[]
+        AND NOT EXISTS (
+            SELECT FROM moments_app_memoryatom again WHERE again.stream_id = ended.stream_id
+                AND again.user_id = ended.user_id AND again.content_hash = ended.content_hash AND again.state = 'active'
+        )
+), later AS (
+    SELECT fact.id AS fact_id, fact.replaced_by_id AS id, 0 AS steps FROM fact WHERE replaced_by_id IS NOT NULL
+    UNION ALL
+    SELECT later.fact_id, over.replaced_by_id, later.steps + 1
+    FROM later JOIN moments_app_memoryatom over ON over.id = later.id
+    WHERE over.user_id = %(user)s AND over.ended_at <= %(at)s AND over.valid_until <= %(at)s
+        AND over.replaced_by_id IS NOT NULL AND later.steps < {MOST_STEPS}
+), latest AS (
+    SELECT DISTINCT ON (fact_id) fact_id, id FROM later ORDER BY fact_id, steps DESC
+)
+SELECT message_id, json_agg(json_build_array(since, is_replaced, text, atom_id) ORDER BY since)::text
+FROM (
+    SELECT DISTINCT unnest(fact.source_message_ids) AS message_id, current.id IS NOT NULL AS is_replaced,
         {microseconds_of("COALESCE(current.valid_from, current.formed_at, fact.valid_until)")} AS since,
-        current.source_message_ids AS said_in,
-        left(COALESCE(NULLIF(current.value, ''), current.content, fact.content), {TEXT_CHARS}) AS text
-    FROM moments_app_memoryatom fact LEFT JOIN moments_app_memoryatom current ON current.id = (
-        SELECT later.id FROM moments_app_memoryatom later
-        WHERE fact.replaced_by_id IS NOT NULL AND later.user_id = %(user)s
-            AND later.attribute <> '' AND later.attribute = fact.attribute AND later.subject = fact.subject
-            AND later.state NOT IN ('evicted', 'line') AND NOT later.is_wrong AND NOT later.is_candidate
-            AND later.formed_at <= COALESCE(%(as_of)s::timestamptz, now())
-            AND COALESCE(later.valid_until > COALESCE(%(as_of)s::timestamptz, now()), true)
-        ORDER BY later.formed_at DESC, later.id DESC LIMIT 1
-    )
-    WHERE fact.user_id = %(user)s AND fact.ended_at <= COALESCE(%(as_of)s::timestamptz, now())
-        AND fact.valid_until <= COALESCE(%(as_of)s::timestamptz, now()) AND fact.ended_by <> '{BY_DATE}'
-        AND fact.state NOT IN ('evicted', 'line') AND NOT fact.is_wrong
-        AND fact.source_message_ids && %(messages)s::bigint[]
-) source WHERE NOT COALESCE(said_in @> ARRAY[message_id], false) GROUP BY message_id
+        left(COALESCE(NULLIF(current.value, ''), current.content, fact.content), {TEXT_CHARS}) AS text,
+        COALESCE(current.atom_id, fact.atom_id) AS atom_id, current.source_message_ids AS said_in
+    FROM fact LEFT JOIN latest ON latest.fact_id = fact.id
+    LEFT JOIN moments_app_memoryatom current ON current.id = latest.id AND current.user_id = %(user)s
+        AND current.state NOT IN ('evicted', 'line') AND NOT current.is_wrong AND current.formed_at <= %(at)s
+        AND COALESCE(current.corrected_at <= %(at)s, true)
+        AND NOT COALESCE(current.valid_until <= %(at)s AND current.ended_at <= %(at)s, false)
+    WHERE current.id IS NULL
+        OR current.content_hash <> fact.content_hash AND (current.value = '' OR current.value <> fact.value)
+) source WHERE message_id = ANY(%(messages)s::bigint[]) AND NOT COALESCE(said_in @> ARRAY[message_id], false)
+GROUP BY message_id
 """  # noqa: S608 (constants)
 
 
@@ -49,14 +90,16 @@ def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None =
         as_of: only ends that were known at that time; None: now.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_ENDS_SQL, {"user": user.pk, "as_of": as_of, "messages": array_of(messages)})
-        return {message: json.loads(ends) for message, ends in cursor.fetchall()}
+        at = as_of or timezone.now()
+        cursor.execute(_ENDS_SQL, {"user": user.pk, "at": at, "messages": array_of(messages)})
+        rows = cursor.fetchall()
+    return {message: [End(*end) for end in json.loads(ends)[-MOST_MARKS:]] for message, ends in rows}
 
 
 def end_marks(ends: Iterable[End], zone: tzinfo) -> str:
     """Return the marks that the text of a turn ends with, dated in a time zone."""
     marks = ""
-    for since, is_replaced, text in ends:
-        day = spoken_date(time_of(since).astimezone(zone).date())
-        marks += f" (since {day}: {text})" if is_replaced else f" (no longer true since {day}: {text})"
+    for end in ends:
+        day = spoken_date(time_of(end.microseconds).astimezone(zone).date())
+        marks += f" ({'' if end.is_replaced else 'no longer true '}since {day}: {' '.join(end.text.split())})"
     return marks

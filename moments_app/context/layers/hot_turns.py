@@ -60,9 +60,9 @@ def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
     """Return a turn as one of the older ones, with its time in the person's time zone."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     content = turn.content or ("" if turn.role == ASSISTANT else str(turn.payload or ""))
-    suffix = correction_marks(turn.marks) + end_marks(turn.ends, zone)
+    marks = correction_marks(turn.marks) + end_marks(turn.ends, zone)
     return Item(
-        content + suffix,
+        content + marks,
         ref=f"rem://sessions/{source.session.session_id}/messages/{turn.sequence}",
         source_sequences=(turn.sequence, turn.sequence),
         time=turn.created_at,
@@ -73,7 +73,8 @@ def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
         calls=tuple(tool_calls(turn.payload)) if turn.role == ASSISTANT else (),
         call_id=str(payload.get("tool_call_id", "")) if turn.role == TOOL else "",
         score=0.0,
-        suffix=suffix,
+        marks=marks,
+        also=tuple([end.ref for end in turn.ends]),
     )
 
 

@@ -97,9 +97,9 @@ def _told(source: ContextInput, found: Iterable[Result]) -> Iterator[Result]:
     """Yield the results that a context may include."""
     assert source.recall is not None
     # The current message may already be in memory, and it would be its own best match.
-    readable = (result for result in found if result.content != UNREADABLE and not _is_left_out(source, result))
+    readable = (result for result in found if result.said != UNREADABLE and not _is_left_out(source, result))
     told = (result for result in readable if not result.is_over or source.recall.asks_of_past or result.planned)
-    return (result for result in told if not source.query.startswith(result.content))
+    return (result for result in told if not source.query.startswith(result.said))
 
 
 def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
@@ -126,12 +126,11 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
 
 def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, *, is_of_span: bool) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
-    text = shorten_middle(result.content.removesuffix(result.marks), most_chars, result.ref)
-    suffix = result.marks + _span(result, zone)
+    text = shorten_middle(result.said, most_chars, result.ref)
     if result.kind == "turn":
         text = with_dates(text, result.time.astimezone(zone).date())
     return Item(
-        text + suffix,
+        text + result.marks + _span(result, zone),
         ref=result.ref,
         source_sequences=sequences,
         time=result.time,
@@ -141,7 +140,8 @@ def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, *, is_o
         score=score,
         is_neighbour=not result.ranks and not is_of_span,
         is_of_span=is_of_span,
-        suffix=suffix,
+        marks=result.marks,
+        also=result.also,
     )
 
 

@@ -6,7 +6,7 @@ use the role of the tables' owner and filter by person themselves.
 
 import uuid
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from drf_spectacular.utils import extend_schema, extend_schema_view
@@ -209,20 +209,18 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     def undo(self, request: Request, retraction_id: uuid.UUID) -> Response:
         """Undo a retraction and restore what it withdrew. The newest retraction must be undone first.
 
-        Archived turns are restored first.
+        Archived turns are restored first. An answer that repeated them stays retracted if its archive can't be read.
         """
         self.find_person()
         retraction = self.get_object()
-        try:
-            return self.answer(undo_retraction(retraction, requested_by=self.actor))
-        except TurnsAreArchived:
-            self._restore(*sessions_to_restore(retraction))
+        for session in () if retraction.undone_at else sessions_to_restore(retraction):
+            with nullcontext() if session == retraction.session else suppress(CannotRetract, CannotRestore):
+                self._restore(session)
         return self.answer(undo_retraction(retraction, requested_by=self.actor))
 
-    def _restore(self, *sessions: Session) -> None:
+    def _restore(self, session: Session) -> None:
         try:
-            for session in sessions:
-                restore_archive(session, actor=self.actor)
+            restore_archive(session, actor=self.actor)
         except ArchiveError as error:
             raise CannotRetract(str(error)) from error
 

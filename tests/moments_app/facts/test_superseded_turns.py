@@ -5,15 +5,26 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
 
-from moments_app.models import MemoryAtom
+from moments_app.context import receipts
+from moments_app.models import ContextReceipt, MemoryAtom
 from moments_app.provenance.retract import retract
+from moments_app.turns.superseded import ends_of
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.retention.retain import retain
+from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.lives import say
 from tests.support.retention import cover
 from tests.support.transcript import arrived_when_said
+
+
+@pytest.fixture(autouse=True)
+def _receipts(settings: Settings) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -85,15 +96,53 @@ def test_a_context_of_the_past_has_no_mark_from_the_future(ada: UserProfile, ser
         assert (MARK in context(service, "s1", **asked)) is has_mark
 
 
-def test_a_shortened_turn_keeps_its_mark(ada: UserProfile, service: Api) -> None:
-    more = " ".join(f"The ferry number {number} leaves from the harbor at noon." for number in range(20))
-    say(ada, "s1", "2025-01-10", f"{BEFORE} {more}")
-    say(ada, "s2", "2025-03-11", "I moved to Bergen on 3 March 2025.")
-    asked = {"query": "Who lives near the harbor?", "layers": "retrieved"}
-    contexts = [context(service, "new", max_tokens=budget, **asked) for budget in range(100, 600, 25)]
-    lengths = {len(text) for text in contexts if f"{BEFORE} " in text and MARK in text}
-    assert len(lengths) > 2  # cut in the middle, and at a sentence
-    assert all(MARK in text for text in contexts if BEFORE in text)
+def test_a_statement_that_is_true_again_has_no_mark(ada: UserProfile, service: Api) -> None:
+    told(ada)
+    say(ada, "s3", "2025-09-15", "I moved to Oslo on 1 September 2025.")
+    assert found(service)[0] == BEFORE
+    assert "I moved to Bergen on 3 March 2025. (since 1 September 2025: Oslo)" in found(service, "moved in March")
+
+
+def test_a_mark_hides_no_fact(ada: UserProfile, service: Api) -> None:
+    told(ada)
+    say(ada, "s3", "2025-03-12", "I live in Bergen.")
+    assert "User: I live in Bergen." in found(service, "live near the harbor", kinds=["turn", "fact"]) + found(
+        service, "live near the harbor", kinds=["fact"]
+    )
+
+
+def test_row_41_a_receipt_names_the_facts_that_marks_mention(ada: UserProfile, service: Api) -> None:
+    told(ada)
+    bergen = MemoryAtom.objects.get(attribute="home", value="Bergen")
+    recalled = {"layers": "retrieved", "query": "Who lives near the harbor?"}
+    for session_id, asked in (("s1", {"layers": "hot_turns"}), ("s2", recalled)):
+        context(service, session_id, **asked)
+        receipts.waiting.flush()
+        refs = ContextReceipt.objects.latest("pk").refs
+        assert f"rem://atoms/{bergen.atom_id}" in refs[str(asked["layers"])]
+
+
+def test_marks_are_found_by_indexes(ada: UserProfile, service: Api) -> None:
+    told(ada)
+    stream = MemoryAtom.objects.filter(user=ada)[0].stream
+    more = [MemoryAtom(user=ada, stream=stream, content=f"Fact {n}.", content_hash=str(n)) for n in range(5_000)]
+    MemoryAtom.objects.bulk_create(more)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE moments_app_memoryatom")
+    turn = Message.objects.get(content=BEFORE)
+    with acting_for("ada", application=DEFAULT):
+        before = facts_read()
+        assert ends_of(ada, [turn.pk])
+        assert facts_read() - before < 10
+
+
+def facts_read() -> int:
+    """Return the number of facts that the transaction has read so far."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'moments_app_memoryatom'"
+        )
+        return int(cursor.fetchone()[0])
 
 
 @pytest.mark.usefixtures("archive_folder")
