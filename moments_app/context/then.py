@@ -23,7 +23,7 @@ MOST_FACTS = 100
 
 
 def layer_then(name: str, source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the items of one of `NAMES` as they were at a time, using at most one statement."""
+    """Return the items of one of `NAMES` as they were at a time."""
     if name == "user":
         return _facts(source, as_of)
     if name == "moments":

@@ -240,7 +240,7 @@ def _turns_of(scores: Mapping[Key, float]) -> dict[Place, float]:
 def read_results(
     user: UserProfile, request: RecallRequest, hits: Hits, ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
-    """Return the best `most` results, read from their tables with one statement."""
+    """Return the best `most` results, read from their tables."""
     read = read_found(user, request.since, request.as_of, list(ranking))
     ranks, scores = _ranks_and_scores(hits, read)
     named = frozenset(words_of(request.text))
