@@ -37,7 +37,7 @@ ENTRIES = {
     "moments_app.correction": Entry("correction", "corrections", "spellcheck"),
     "moments_app.contradiction": Entry("contradiction", "contradictions", "rule"),
     "moments_app.entity": Entry("task or goal", "tasks and goals", "task_alt"),
-    "moments_app.knownperson": Entry("known person", "known people", "group"),
+    "moments_app.knownperson": Entry("known person", "known persons", "group"),
     "moments_app.storeditem": Entry("stored item", "stored items", "inventory"),
     "moments_app.contextreceipt": Entry("served context", "served contexts", "receipt_long"),
     "moments_app.promptresource": Entry("prompt", "prompts", "edit_note"),

@@ -39,7 +39,7 @@ def test_vectors_are_returned_in_order_as_floats_or_base64(url: str) -> None:
         ({"input": [1]}, 400, "input"),
         ({}, 400, "input"),
         ({"input": "a", "input_type": "poem"}, 400, "input_type"),
-        ({"input": "a", "dimensions": 4}, 400, "small has 3"),
+        ({"input": "a", "dimensions": 4}, 400, "small only has vectors with 3"),
         ({"input": "a", "model": "large"}, 404, "this server only serves small"),
         ({"input": "x" * 8_000_001}, 413, "8,000,000 bytes"),
     ],
