@@ -87,7 +87,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     _lock_all([retraction, *consequences])
     if retraction.session and retraction.archived_turns().exists():
         archived = retraction.session.session_id
-        raise TurnsAreArchived(f"Turns of the session {archived} are archived. Restore the session first.")
+        raise TurnsAreArchived(f"The session {archived} has archived turns. Restore the session first.")
     for consequence in consequences:
         with suppress(CannotPutBack), transaction.atomic():
             _undo(consequence, requested_by=retraction.actor)

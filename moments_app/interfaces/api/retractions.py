@@ -6,7 +6,7 @@ use the role of the tables' owner and filter by person themselves.
 
 import uuid
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from drf_spectacular.utils import extend_schema, extend_schema_view
@@ -175,7 +175,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     permission_classes = (HasAdminScope,)
     inputs = {"create": RetractionInput}
     answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
-    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotRestore, CannotPutBack]}
+    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotPutBack]}
     own_transaction = ("create", "undo")
     long_running = ("create", "undo")
 
@@ -214,7 +214,8 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         self.find_person()
         retraction = self.get_object()
         for session in () if retraction.undone_at else sessions_to_restore(retraction):
-            with nullcontext() if session == retraction.session else suppress(CannotRetract, CannotRestore):
+            needed = session == retraction.session
+            with suppress(CannotRestore) if needed else suppress(CannotRestore, CannotRetract):
                 self._restore(session)
         return self.answer(undo_retraction(retraction, requested_by=self.actor))
 

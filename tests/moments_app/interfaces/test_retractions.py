@@ -56,7 +56,7 @@ def test_undoing_a_retraction_restores_turns_that_were_archived_since(service: A
     work_off()
     cover(session, session.message_count)
     assert retain().archived_turns == 40
-    with pytest.raises(TurnsAreArchived, match="session s1 are archived"):
+    with pytest.raises(TurnsAreArchived, match="session s1 has archived turns"):
         undo_retraction(Retraction.objects.get(), requested_by="test")
     assert service.post(address, user_id="ada").status_code == 200
     assert session.messages.turns().believed().count() == 40
