@@ -149,6 +149,11 @@ def _says(turn: frozenset[str], own: frozenset[str]) -> bool:
     return len(new) <= (1 - TOLD) * len(own) and not any(word[0].isdigit() for word in new)
 
 
+def _said(item: Item) -> tuple[str, ...]:
+    """Return the words of an item without its marks."""
+    return tuple(words_of(item.text.removesuffix(item.marks))) if item.marks else item.words
+
+
 class SaidAlready:
     """The content of a context so far: addresses, whole texts, and words."""
 
@@ -164,7 +169,7 @@ class SaidAlready:
             self._turns[item.time.date()].append(item.word_set)
         if item.ref:
             self._refs.add(item.ref)
-        self._texts.add(item.words)
+        self._texts.add(_said(item))
         self._words.update(item.word_set)
 
     def has(self, item: Item) -> bool:
@@ -172,7 +177,7 @@ class SaidAlready:
 
         The marks of a turn don't count.
         """
-        words = tuple(words_of(item.text.removesuffix(item.marks))) if item.marks else item.words
+        words = _said(item)
         return (bool(words) and words in self._texts) or (item.is_neighbour and self._words.issuperset(words))
 
     def is_told(self, item: Item) -> bool:

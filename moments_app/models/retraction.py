@@ -146,6 +146,11 @@ class Retraction(models.Model):
         """True if its cause was undone without it."""
         return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
 
+    @property
+    def may_be_undone(self) -> bool:
+        """False if it was undone already, or can only be undone together with its cause."""
+        return self.undone_at is None and (not self.cause_id or self.is_left)
+
     def turns(self) -> MessageQuerySet:
         """Return the retracted turns, except archived ones."""
         return Message.objects.turns().filter(session=self.session, retracted_at=self.created_at)

@@ -213,7 +213,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         """
         self.find_person()
         retraction = self.get_object()
-        for session in () if retraction.undone_at else sessions_to_restore(retraction):
+        for session in sessions_to_restore(retraction) if retraction.may_be_undone else ():
             needed = session == retraction.session
             with suppress(CannotRestore) if needed else suppress(CannotRestore, CannotRetract):
                 self._restore(session)

@@ -103,6 +103,24 @@ def test_a_statement_that_is_true_again_has_no_mark(ada: UserProfile, service: A
     assert "I moved to Bergen on 3 March 2025. (since 1 September 2025: Oslo)" in found(service, "moved in March")
 
 
+def test_a_statement_that_only_ends_another_is_no_value(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2025-01-10", BEFORE)
+    say(ada, "s2", "2025-03-11", "I no longer live in Oslo.")
+    assert "(no longer true since 11 March 2025: User: I live in Oslo near the harbor" in found(service)[0]
+    say(ada, "s3", "2025-04-12", "I live in Bergen.")
+    assert found(service)[0] == f"{BEFORE} (since 12 April 2025: Bergen)"
+    say(ada, "s4", "2025-05-13", "I moved to Oslo on 2 May 2025.")
+    assert found(service)[0] == BEFORE
+
+
+def test_a_mark_names_what_was_true_at_the_time(ada: UserProfile, service: Api) -> None:
+    told(ada)
+    say(ada, "s3", "2025-09-15", "I live in Oslo near the harbor.")
+    asked = {"layers": "hot_turns", "as_of": "2025-05-01T12:00:00Z"}
+    assert MARK in context(service, "s1", **asked)
+    assert MARK not in context(service, "s1", layers="hot_turns")
+
+
 def test_a_mark_hides_no_fact(ada: UserProfile, service: Api) -> None:
     told(ada)
     say(ada, "s3", "2025-03-12", "I live in Bergen.")
