@@ -1,4 +1,4 @@
-"""What is recorded about each request: its id, which logs and responses contain, and metrics.
+"""Records about each request: its id, which logs and responses contain, and metrics.
 
 The metrics are number, outcome and duration per entry point. The processes of a server share their counts through files
 (`figures_folder.py`), so any web process reports the totals.

@@ -136,7 +136,7 @@ class Lane(IntEnum):
 
     @property
     def title(self) -> str:
-        """What pages call the lane's jobs."""
+        """The name of the lane's jobs on pages."""
         return LANE_TITLES[self]
 
 

@@ -284,7 +284,7 @@ def told_of_lost(parts: Sequence[Derived]) -> str:
     """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
 
     Args:
-        parts: the withdrawn rows of each session, without whole sessions, of which nothing is rebuilt.
+        parts: the withdrawn rows of each session, without whole sessions, because these are not rebuilt.
     """
     if not parts:
         return ""

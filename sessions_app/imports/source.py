@@ -1,4 +1,4 @@
-"""What a reader gets: the file of an import, its owner, and the reasons why records are rejected.
+"""The input of a reader: the file of an import, its owner, and the reasons why records are rejected.
 
 The file is read record by record, from JSON lines, a JSON array, or a zip that holds such an array.
 

@@ -1,4 +1,4 @@
-"""What commands share: an error message for a `Refusal`, and the option `--application`."""
+"""The base of commands: an error message for a `Refusal`, and the option `--application`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What each command imports before it starts."""
+"""The modules that each command imports before it starts."""
 
 import re
 import subprocess

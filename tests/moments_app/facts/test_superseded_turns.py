@@ -18,6 +18,7 @@ from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.lives import say
 from tests.support.retention import cover
+from tests.support.tables import rows_read
 from tests.support.transcript import arrived_when_said
 
 
@@ -149,18 +150,9 @@ def test_marks_are_found_by_indexes(ada: UserProfile, service: Api) -> None:
         cursor.execute("ANALYZE moments_app_memoryatom")
     turn = Message.objects.get(content=BEFORE)
     with acting_for("ada", application=DEFAULT):
-        before = facts_read()
+        before = rows_read(MemoryAtom)
         assert ends_of(ada, [turn.pk])
-        assert facts_read() - before < 10
-
-
-def facts_read() -> int:
-    """Return the number of facts that the transaction has read so far."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'moments_app_memoryatom'"
-        )
-        return int(cursor.fetchone()[0])
+        assert rows_read(MemoryAtom) - before < 10
 
 
 @pytest.mark.usefixtures("archive_folder")

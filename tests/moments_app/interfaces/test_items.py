@@ -22,6 +22,7 @@ from sessions_app.people.import_user import NotAnExport, import_user
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection
+from tests.support.tables import rows_read
 from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -378,12 +379,12 @@ def test_lists_read_the_index(ada: UserProfile) -> None:
         assert "item_unique_address" in listed and "Sort" not in listed, listed
         assert re.search(r"Index Cond: .*namespace\)::text >= ", listed), listed
         assert "item_unique_address" in fetched and "Seq Scan" not in fetched, fetched
-        with acting_for(user.user_id if user else None, application=DEFAULT), connection.cursor() as cursor:
-            before = rows_read(cursor)
+        with acting_for(user.user_id if user else None, application=DEFAULT):
+            before = rows_read(StoredItem)
             assert list_namespaces(user, DEFAULT, max_depth=1, most=10) == [stored(["n"])]
-            assert rows_read(cursor) - before < 5
+            assert rows_read(StoredItem) - before < 5
             assert len(list_namespaces(user, DEFAULT, suffix=["7"], most=10)) == 1
-            assert rows_read(cursor) - before < 70  # one item of each of 50 namespaces
+            assert rows_read(StoredItem) - before < 70  # one item of each of 50 namespaces
 
 
 class TestSearch:
@@ -478,14 +479,6 @@ class TestSearch:
         assert errors(service.post("items/search", {"query": "kilns", "offset": 501})) == {"offset": "contradictory"}
 
 
-def rows_read(cursor: Any) -> int:
-    """Return how many items were read so far, by index or sequentially."""
-    cursor.execute(
-        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'moments_app_storeditem'"
-    )
-    return int(cursor.fetchone()[0])
-
-
 @pytest.mark.slow(seconds=20)
 def test_a_search_reads_indexes(ada: UserProfile) -> None:
     """Among 10,000 items in 50 namespaces, a search reads only items of its namespace, and for a rare word no more."""
@@ -518,6 +511,6 @@ def test_a_search_reads_indexes(ada: UserProfile) -> None:
         cursor.execute("DEALLOCATE items")
     for prefix, query, number in ((["n", "7"], "glass", 200), ([], "quince", 1)):
         with acting_for("ada", application=DEFAULT), connection.cursor() as cursor:
-            before = rows_read(cursor)
+            before = rows_read(StoredItem)
             assert len(search_items(ada, DEFAULT, prefix, query, most=1_000)) == number
-            assert rows_read(cursor) - before == number
+            assert rows_read(StoredItem) - before == number

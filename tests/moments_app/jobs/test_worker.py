@@ -453,7 +453,7 @@ def _two_workers() -> None:
 
 @pytest.fixture
 def last_worker(transactional_db: None, settings: Settings) -> Iterator[None]:
-    """Run two workers, of which the first rests."""
+    """Run two workers. The first one rests."""
     settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.1})
     connection.ensure_connection()  # the connection kept between tests, which the forks would share
     connection.close()

@@ -15,6 +15,7 @@ from sessions_app.transcript.append import NewMessage, append, messages_appended
 from sessions_app.transcript.store import WRITTEN
 from tests.support.api import Api
 from tests.support.concurrency import at_once
+from tests.support.tables import rows_read
 from tests.support.transcript import messages, talk, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -166,20 +167,11 @@ def test_looking_up_external_ids_reads_only_the_messages_that_have_them(ada: Use
     with connection.cursor() as cursor:  # as in a new database before its first ANALYZE
         cursor.execute("DELETE FROM pg_statistic WHERE starelid = 'sessions_app_message'::regclass")
     with acting_for("ada", application=DEFAULT):
-        before = rows_read()
+        before = rows_read(Message)
         assert not Message.objects.sent_as([(ada.pk, session.pk, "unknown")])
-        assert rows_read() == before
+        assert rows_read(Message) == before
         assert len(Message.objects.sent_as([(ada.pk, session.pk, "m-1")])) == 1
-        assert rows_read() <= before + 2
-
-
-def rows_read() -> int:
-    """Return the number of messages that the transaction has read so far."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'sessions_app_message'"
-        )
-        return int(cursor.fetchone()[0])
+        assert rows_read(Message) <= before + 2
 
 
 def test_a_failing_listener_rolls_back_the_append(ada: UserProfile) -> None:
