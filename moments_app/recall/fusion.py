@@ -19,6 +19,8 @@ TurnSpan = tuple[int, int, int]
 # answer often has no word of the question; docs/benchmarks.md has the measurements.
 SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
 CANDIDATES = 150  # best results of each search that are ranked
+# If no text has at least this share of the query's words, the words found are probably chance.
+COMPLETE = 0.5
 NEAR_PART = 0.5  # factor of the shares for similarity; the vectors of adjacent turns are already similar
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that is added to each of its turns
 MOMENT_SHARE = 0.2  # share of a moment's score that is added to each of its turns
@@ -27,14 +29,15 @@ MOMENT_SHARE = 0.2  # share of a moment's score that is added to each of its tur
 def word_scores(shares: Mapping[K, float], worth: float) -> dict[K, float]:
     """Return scores that grow with the rarity of the matched words and with their share of the query.
 
-    A text with all of the query's rare words outranks any similarity. If texts have few of these words, because they
-    are worded differently, similarity decides.
+    A text with all of the query's rare words outranks any similarity. If even the best text has few of these words,
+    because the texts are worded differently, similarity decides.
 
     Args:
         shares: The share of the query's total word weight that each text matches.
         worth: The sum of the inverse document frequencies of the query's words.
     """
-    return {key: worth * share**2 for key, share in shares.items()}
+    trust = min(1.0, max(shares.values(), default=0.0) / COMPLETE)
+    return {key: trust * worth * share**2 for key, share in shares.items()}
 
 
 def near_scores(similarity: Mapping[K, float], *, unembedded: Collection[K] = ()) -> dict[K, float]:

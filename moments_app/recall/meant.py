@@ -51,7 +51,8 @@ def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[i
         vocabularies: the primary keys of the vocabularies that the person may search.
         is_counted: whether most turns are counted; if not, the newest turns are searched as well.
     """
-    unknown = [term for term in terms if not term.is_known and _may_be_mistyped(term.word)][:LOOKED_UP]
+    unknown = [term for term in terms if not term.is_known and not term.is_time and _may_be_mistyped(term.word)]
+    unknown = unknown[:LOOKED_UP]
     if not unknown:
         return []
     known = _COUNTED_SQL if is_counted else f"{_COUNTED_SQL} UNION ALL {_JUST_SAID_SQL}"

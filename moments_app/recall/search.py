@@ -110,8 +110,8 @@ class Hits:
 
     @property
     def shares(self) -> dict[Key, float]:
-        """The scores by words as shares of the maximum score."""
-        return {key: score / (self.weights[key[0]] or 1.0) for key, score in self.text.items()}
+        """The scores by words as shares of the maximum score, at most 1."""
+        return {key: min(1.0, score / (self.weights[key[0]] or 1.0)) for key, score in self.text.items()}
 
     def update(self, others: "Hits") -> None:
         """Add the hits of other searches."""

@@ -32,12 +32,14 @@ class Span:
     Args:
         since: the start, with a time zone.
         until: the end, exclusive.
+        named: the words that name the span, in lower case.
         rest: the other words of the query.
         is_all: whether the query asks for nothing else.
     """
 
     since: datetime
     until: datetime
+    named: frozenset[str] = frozenset()
     rest: str = ""
     is_all: bool = True
 
@@ -67,7 +69,8 @@ def span_in(text: str, now: datetime) -> Span | None:
     rest = f"{digits[:first]} {digits[last:]}"
     is_all = _asks_nothing_else(rest, likely)
     is_under_way = end > now and end - begin <= _WEEK
-    return None if is_under_way and not is_all else Span(begin, end, rest.strip(), is_all)
+    named = frozenset(re.findall(r"\w+", digits[first:last].lower()))
+    return None if is_under_way and not is_all else Span(begin, end, named, rest.strip(), is_all)
 
 
 Bounds = tuple[datetime, datetime]

@@ -29,6 +29,7 @@ class Term:
         factor: the factor of its weight: less than 1 for a guessed word or for one with little meaning.
         said: the unknown word of the query that this known word was guessed for; blank: the query contains the word.
         others: stems that it may have in texts that are not counted yet.
+        is_time: whether it names the time that the query asks about. A text from that time need not contain it.
     """
 
     word: str
@@ -37,6 +38,7 @@ class Term:
     factor: float = 1.0
     said: str = ""
     others: tuple[str, ...] = ()
+    is_time: bool = False
 
     @property
     def all_stems(self) -> tuple[str, ...]:
@@ -68,7 +70,7 @@ class Lookup:
         with_newest: whether the newest texts are candidates too, because no word is rare.
         queries, weights: every word, with its weight.
         average: the average number of words in a text; None: unknown, so rarity is computed from the texts found.
-        worth: the score of a text that has every word once; an estimate if rarity is unknown.
+        worth: the score of a text that has every word once, except words of a time; an estimate if rarity is unknown.
     """
 
     rare: list[str]
@@ -118,7 +120,7 @@ class QueryWords:
             queries=[term.query for term in terms],
             weights=(weights := [term.factor * rarity(term.counts[counted], total) for term in terms]),
             average=length / total,
-            worth=sum(weights),
+            worth=_worth(terms, weights),
         )
 
     def _counted(self, kind: str) -> str | None:
@@ -145,7 +147,7 @@ class QueryWords:
             queries=[term.query for term in terms],
             weights=(factors := [term.factor for term in terms]),
             average=None,
-            worth=sum(factors) * rarity(1, self.uncounted + self.sizes[kind][0]),
+            worth=_worth(terms, factors) * rarity(1, self.uncounted + self.sizes[kind][0]),
         )
 
 
@@ -153,6 +155,11 @@ def rarity(count: int, total: int) -> float:
     """Return BM25's inverse document frequency of a word that `count` of `total` texts contain; never negative."""
     total = max(total, count)
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
+
+
+def _worth(terms: Sequence[Term], weights: Sequence[float]) -> float:
+    """Return the sum of the weights, without words of a time if there are others."""
+    return sum(weight for term, weight in zip(terms, weights, strict=True) if not term.is_time) or sum(weights)
 
 
 def _stems(terms: Iterable[Term]) -> list[str]:

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from django.db import connection
+from django.utils import timezone
 
 from moments_app.recall.meant import meant_terms
 from moments_app.recall.request import MOST_WORDS, Vector
+from moments_app.recall.spans import span_in
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of_texts
@@ -77,14 +79,16 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
             cursor.execute(_WORDS_SQL, parameters)
         [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
     counts = {stem: counts_by_kind(numbers) for stem, *numbers in json.loads(found)}
-    terms = [_term(word, counts, is_counted=not uncounted) for word in asked]
+    span = span_in(text, timezone.now().astimezone(user.zone))
+    times = span.named if span else frozenset[str]()
+    terms = [_term(word, counts, is_counted=not uncounted, is_time=word.word in times) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
     words = QueryWords(shards, counted, terms, int(uncounted or 0), distinct)
     meant = meant_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
     return replace(words, terms=[*terms, *meant])
 
 
-def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_counted: bool) -> Term:
+def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_counted: bool, is_time: bool) -> Term:
     """Return a word with its statistics. A text may have several of its stems, so the highest count is used.
 
     Stems without a count are left out when nearly all texts are counted.
@@ -93,4 +97,4 @@ def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_c
     together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED}
     stems = tuple(known) or word.stems[:LIKELIEST]
     others = () if known and is_counted else tuple(stem for stem in word.stems if stem not in stems)
-    return Term(word.word, stems, together, word.factor, others=others)
+    return Term(word.word, stems, together, word.factor, others=others, is_time=is_time)

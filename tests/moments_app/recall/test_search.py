@@ -321,6 +321,26 @@ class TestOrder:
         hits = Hits(by_chance, similarity, weights={"turn": 16.0})
         assert next(iter(rank(hits, 5))) == best
 
+    def test_rare_words_are_chance_if_no_text_has_half_of_the_query(self) -> None:
+        similarity = {("turn", (7, 20 * number)): 0.80 + number / 2_000 for number in range(40)}
+        best = max(similarity, key=lambda key: similarity[key])
+        hits = Hits({("turn", (8, 0)): 10.8}, similarity, weights={"turn": 30.0})
+        assert next(iter(rank(hits, 5))) == best
+
+    def test_words_of_a_time_are_not_missed_in_texts(self, ada: UserProfile) -> None:
+        say(ada, "The kiln arrived.", "The glaze cracked.", role="user")
+        count(ada)
+        worth, dated, named = (
+            query_words(ada, "", query).lookup("turn").worth
+            for query in ("Which kiln arrived?", "Which kiln arrived on 3 June 2023?", "Which kiln arrived in Faenza?")
+        )
+        assert worth == dated < named
+
+    def test_a_query_that_only_names_a_time_finds_its_words(self, ada: UserProfile) -> None:
+        say(ada, "We met in June 2023.", "The glaze cracked.")
+        count(ada)
+        assert contents(ada, "June 2023", "turn")[0] == "We met in June 2023."
+
     def test_words_decide_if_they_match_all_of_the_query(self) -> None:
         similarity = {("turn", (7, 20 * number)): 0.80 + number / 2_000 for number in range(40)}
         said = ("turn", (8, 0))
