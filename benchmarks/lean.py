@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     kept: dict[str, Figures] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     measured: dict[str, Figures] = {}
-    with _site() as (folder, pid, port, key):
+    with running_site() as (folder, pid, port, key):
         for state in (STARTED, USED):
             if state == USED:
                 _call(port, key)
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
 
 
 @contextmanager
-def _site() -> Iterator[tuple[Path, int, int, str]]:
+def running_site() -> Iterator[tuple[Path, int, int, str]]:
     """Run a site like `make run`. Yield its DATA_DIR, the id of its first process, its port and a key."""
     with tempfile.TemporaryDirectory(prefix="memory-lean-") as folder:
         env = os.environ | SETTINGS | {"DATA_DIR": folder}

@@ -65,7 +65,7 @@ class Site:
             self.fresh = FreshDatabase()
             stack.callback(self.fresh.close)
             self.key = _issue_key()
-            self.conninfo = _conninfo()
+            self.conninfo = database_conninfo()
             _serve_embeddings(Path(folder), stack)
             self._stack = stack.pop_all()
         return self
@@ -156,7 +156,7 @@ def _issue_key() -> str:
     return ApiKey.objects.issue("benchmark")[1]
 
 
-def _conninfo() -> str:
+def database_conninfo() -> str:
     from django.conf import settings
 
     from memoryproject.embedded import server
