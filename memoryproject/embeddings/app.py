@@ -132,6 +132,8 @@ async def embeddings(request: Request) -> Response:
         if not done.done():
             return Response(status_code=CLIENT_GONE)
         return JSONResponse(_answer(asked, done.result(), request.app.state.model.name))
+    except asyncio.CancelledError:
+        raise Refused(503, "The server is stopping. Try again later.") from None
     finally:
         done.cancel()
         gone.cancel()

@@ -3,6 +3,7 @@
 import base64
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -11,6 +12,7 @@ import pytest
 from memoryproject.embeddings import address
 from tests.support.embeddings import post, serving
 from tests.support.small_model import WIDTH, write_model
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow(seconds=5)
 
@@ -61,3 +63,16 @@ def test_the_server_removes_its_address_at_exit_and_reports_a_model_that_cannot_
     with pytest.raises(AssertionError), serving(tmp_path, str(tmp_path / "missing")):
         pass
     assert "The embeddings model can't be loaded" in capfd.readouterr().err
+
+
+def test_a_request_that_is_waiting_when_the_server_stops_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path) as process, ThreadPoolExecutor(1) as client:
+        asked = client.submit(post, address.read(tmp_path), input=["The kiln is warm again. " * 100] * 500)
+        server = psutil.Process(process.pid)
+        wait_until(lambda: sum(server.cpu_times()[:2]) > 2)  # it computes vectors
+        process.terminate()
+        assert asked.result()[0] == 503
+        process.wait()
+    assert "Traceback" not in capfd.readouterr().err
