@@ -22,7 +22,10 @@ from benchmarks.figures import Figure
 from benchmarks.kept import Results, judged, print_comparison
 from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
+from benchmarks.steady import Seen
 from benchmarks.stored import StoredConversation
+from moments_app.models import Job
+from moments_app.models.job import TASK
 from tests.support.folders import data_folder, migrated
 from tests.support.openai_server import OpenAIServer
 from tests.support.running import of_folder
@@ -451,3 +454,18 @@ def test_memory_and_cpu_time_include_child_processes(tmp_path: Path, monkeypatch
                 os.kill(pid, signal.SIGKILL)
             process.kill()
             stranger.kill()
+
+
+@pytest.mark.django_db
+def test_the_worst_lateness_and_the_most_open_jobs_are_kept() -> None:
+    now = timezone.now()
+    ended = {"status": "completed", "queued_at": now - timedelta(minutes=9), "finished_at": now - timedelta(minutes=4)}
+    Job.objects.create(process=TASK, task="index_words", requested_by="test", **ended)
+    Job.objects.create(process="embed_all", requested_by="test")
+    seen = Seen()
+    seen.look(5.0)
+    Job.objects.open().delete()
+    Job.objects.update(finished_at=now)
+    seen.look(10.0)
+    assert 175 < seen.late["index_words"] < 200  # it runs each minute
+    assert seen.jobs == {"embed_all": 1} and seen.first_moment is None
