@@ -46,7 +46,6 @@ class Scheduled:
         name: Its name in the queue and the command.
         run: Accepts `dry_run`. The text of its result describes what was done. If the result has `failures`, the
             command fails.
-        timing: When it runs.
     """
 
     name: str

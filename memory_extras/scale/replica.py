@@ -48,7 +48,6 @@ def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
     """Return a page, or its data, from the replica if it is usable.
 
     Args:
-        request: The request for the page.
         read: Creates the page. It only reads rows, and is called again if the replica fails.
     """
     if not _is_there() or request.method not in SAFE or connection.in_atomic_block:

@@ -49,7 +49,6 @@ class _New:
     """A state that has not lasted long enough to count.
 
     Args:
-        state: the observed state.
         since: when it was first observed, by the database's clock.
         seen_at: the same, by the watchdog's own clock.
     """
@@ -63,7 +62,6 @@ class Watch:
     """See the module's docstring.
 
     Args:
-        channels: The channels of notifications.
         after: The seconds that a state must last before it counts.
         clock: Returns monotonic seconds.
     """
