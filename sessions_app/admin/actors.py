@@ -14,14 +14,7 @@ from sessions_app.models.event import KEY_ACTOR, named_actor
 
 
 def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str, *, name: str = "key_name") -> Any:
-    """Annotate rows with the name of the key in their actor column, if the operator may see keys.
-
-    Args:
-        request: The operator's request.
-        rows: The rows to show.
-        column: The column with the actor.
-        name: The name of the annotation.
-    """
+    """Annotate rows with the name of the key in their actor column, if the operator may see keys."""
     if not may_see(request, ApiKey):
         return rows.annotate(**{name: Value("")})
     named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY_ACTOR) + 1)).values("name")

@@ -22,7 +22,6 @@ class Reading:
     """The people whose data a page shows.
 
     Args:
-        page: The name of the page.
         people: The primary keys of the people.
     """
 

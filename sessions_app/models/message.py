@@ -257,7 +257,6 @@ class Message(Searched):
         default. An import creates millions of turns.
 
         Args:
-            session: The session.
             fields: Field values by attribute name. Fields with a constant default may be left out.
         """
         turn = cls.__new__(cls)

@@ -51,7 +51,6 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return one session of this person, or None if the person has none with this id.
 
         Args:
-            user: The person.
             session_id: The session's id, which the application chose.
             locked: Whether to lock the session against other writers.
         """
