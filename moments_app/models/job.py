@@ -242,8 +242,6 @@ class JobQuerySet(models.QuerySet["Job"]):
         Call this in the transaction that makes the run due: the job is committed together with it, or not at all.
 
         Args:
-            process: name of the process.
-            session: the session.
             stream: the stream, instead of a session.
             user_id: primary key of the person whose whole memory is processed.
             requested_by: who requests it: a key, an operator, another job.
@@ -371,10 +369,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         urgent job of the next person.
 
         Args:
-            processes: names of the processes.
             urgent: names of more urgent processes, the most urgent first.
             after: the subject of the previous job, as `Job.subject`; the next subject's turn follows.
-            worker: name of the worker process.
         """
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
             while (found := self._next(processes, urgent, start)) is not None:

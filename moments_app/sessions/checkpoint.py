@@ -45,7 +45,6 @@ class DigestInput(ProcessInput):
 
     Args:
         session: the session at the time of the claim.
-        request: the engine's input.
         turns: sequences of the turns that the checkpoint replaces.
         source_ids: primary keys of the messages that the engine receives.
         said_at: the time of the last of them.
@@ -167,11 +166,8 @@ def input_of(session: Session, shown: Sequence[Message], end: int, known: str, p
     """Return the input of a checkpoint.
 
     Args:
-        session: the session.
         shown: the live turns before `end` that no moment holds, as engines read them.
-        end: the sequence.
         known: what is known about the other turns.
-        prompt: the active prompt.
     """
     most = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
@@ -218,10 +214,8 @@ def derived(
     """Return the checkpoint of a session whose turns have just been written into memory.
 
     Args:
-        input: the input of the checkpoint.
         episodes: the episodes of the live turns, in order.
         opened: open tasks and problems, in order.
-        lessons: the lessons from the turns.
         engine: name of the engine that wrote them.
     """
     end = [f"Open: {text}" for text in opened[-MOST_OPEN:]] + _last_round(input.request.turns)
@@ -254,13 +248,6 @@ def leave_digest(
     job: Job, session: Session, input: DigestInput, digested: Digested, *, cleared: bool = False
 ) -> dict[str, Any]:
     """Write the results of a digest, in the caller's transaction.
-
-    Args:
-        job: the job of the digest or the settling.
-        session: the locked session.
-        input: the input of the digest.
-        digested: the result of the digest.
-        cleared: whether the session has gone quiet, so that no turn of it is live.
 
     Returns:
         The data for the job's result.
