@@ -244,20 +244,13 @@ def _last_round(turns: Sequence[Turn]) -> list[str]:
 # --- commit ---
 
 
-def leave_digest(
-    job: Job, session: Session, input: DigestInput, digested: Digested, *, cleared: bool = False
-) -> dict[str, Any]:
-    """Write the results of a digest, in the caller's transaction.
-
-    Returns:
-        The data for the job's result.
-    """
-    leave_event(session, digested.context, digested.lessons, input.turns, cleared=cleared)
-    return learn(job, input, digested)
-
-
-def learn(job: Job, input: DigestInput, digested: Digested) -> dict[str, Any]:
-    """Add the lessons of a digest to the streams of lessons. Return the data for the job's result."""
+def leave_digest(job: Job, session: Session, input: DigestInput, digested: Digested) -> dict[str, Any]:
+    """Write the results of a digest, in the caller's transaction. Return the data for the job's result."""
+    last = input.turns.stop - 1
+    told = digested.context, digested.lessons, input.turns
+    PartitionEvent.of_digest(*told, session=session, cleared=False).leave(last)
+    session.begin_live_window(last + 1)
+    session.note_summarised(last)
     return result_of(input, digested) | {"lessons": _learn(job, input, digested)}
 
 
@@ -269,14 +262,6 @@ def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
         "words": len(digested.context.split()),
         "engine": digested.engine,
     }
-
-
-def leave_event(session: Session, context: str, lessons: Sequence[str], turns: range, *, cleared: bool) -> None:
-    """Write the partition event of a checkpoint, and start the live window after it."""
-    last = turns.stop - 1
-    PartitionEvent.of_digest(context, lessons, turns, session=session, cleared=cleared).leave(last)
-    session.begin_live_window(last + 1)
-    session.note_summarised(last)
 
 
 def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
