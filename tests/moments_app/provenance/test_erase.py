@@ -37,7 +37,7 @@ from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holding
 from sessions_app.people.provenance import declared
 from tests.support.api import Api
 from tests.support.concurrency import at_once, wait_until_somebody_waits
-from tests.support.jobs import build, queued_job_ids, work_off
+from tests.support.jobs import build, queued_job_ids, running, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.streams import fold, form, note, rewrite, shard
@@ -292,7 +292,7 @@ class TestShards:
         self, kilns: MemoryStream, model_server: OpenAIServer
     ) -> None:
         job = Job.objects.request(Consolidate.name, stream=kilns, requested_by="test", force=True)
-        with running(job, model_server):
+        with running(model_server, job):
             erase_user("ada", application=DEFAULT, actor="test")
         work_off()
         assert traced("ada one") == traced("ada two") == []
@@ -310,33 +310,6 @@ def traced(text: str) -> list[str]:
     return [table for table, rows in dumped().items() if any(text in row.lower() for row in rows)]
 
 
-# --- concurrent work ---
-
-
-class running:  # noqa: N801 (reads as a sentence)
-    """A job that waits for the answer of its engine during the block. Afterward it gets the answer and ends."""
-
-    def __init__(self, job: Job, server: OpenAIServer) -> None:
-        self._server = server
-        self._thread = threading.Thread(target=self._run, args=(job,))
-
-    def _run(self, job: Job) -> None:
-        try:
-            run_job(job.job_id)
-        finally:
-            connection.close()
-
-    def __enter__(self) -> None:
-        self._server.hold()
-        self._thread.start()
-        self._server.wait_for_held(1)
-
-    def __exit__(self, *_: object) -> None:
-        self._server.release()
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-
 class TestMeanwhile:
     """Concurrent work of any kind."""
 
@@ -345,7 +318,7 @@ class TestMeanwhile:
         self, ada: UserProfile, model_server: OpenAIServer, process: str
     ) -> None:
         job = Job.objects.request(process, talk(ada, 30, text="zqada"), requested_by="test", force=True)
-        with running(job, model_server):
+        with running(model_server, job):
             erase_user("ada", application=DEFAULT, actor="test")
         assert traced("zqada") == []
         assert not UserProfile.objects.exists()
