@@ -16,7 +16,7 @@ import pytest
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
-from django.test import TransactionTestCase
+from django.test import Client, TransactionTestCase
 from django.test.utils import override_settings
 from django_q.conf import Conf
 from pydantic import SecretStr
@@ -42,6 +42,7 @@ from tests.support.kept_connection import KeptConnection
 from tests.support.kept_rows import KeptRows
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
+from tests.support.operator import operator
 
 os.environ.setdefault(server.MAY_CREATE, "1")  # the run and its subprocesses create databases
 collect_ignore = [f"memory_extras/{extra}" for extra in extras.available() if extra not in settings.CONF.extras]
@@ -248,6 +249,12 @@ def bo(transactional_db: None) -> UserProfile:
 def service(transactional_db: None) -> Api:
     """A client with a service key of scope admin."""
     return Api(ApiKey.objects.issue("service", scope="admin")[1])
+
+
+@pytest.fixture
+def root(transactional_db: None) -> Client:
+    """A client of an operator with all permissions."""
+    return operator()
 
 
 @pytest.fixture

@@ -24,11 +24,6 @@ EVENTS = reverse("admin:sessions_app_event_changelist")
 NEW_KEY = reverse("admin:sessions_app_apikey_add")
 
 
-@pytest.fixture
-def root(transactional_db: None) -> Client:
-    return operator()
-
-
 def profile_url(user: UserProfile) -> str:
     return reverse("admin:sessions_app_userprofile_change", args=[user.pk])
 

@@ -39,11 +39,6 @@ def _on(settings: Settings) -> None:
 
 
 @pytest.fixture
-def root(transactional_db: None) -> Browser:
-    return operator()
-
-
-@pytest.fixture
 def assistant(transactional_db: None) -> Assistant:
     return Assistant.objects.register("Claude", [BACK], is_by_itself=True)
 

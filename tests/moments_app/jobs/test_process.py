@@ -30,7 +30,6 @@ from sessions_app.models import Event, Session, UserProfile
 from tests.support.extras import needs
 from tests.support.jobs import queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.operator import operator
 from tests.support.pages import change_url, list_url, page
 from tests.support.tables import everything
 from tests.support.transcript import talk
@@ -62,11 +61,6 @@ def prompt(_greeting_app: None, transactional_db: None) -> PromptResource:
 def session(ada: UserProfile) -> Session:
     """A session of Ada that needs a title."""
     return talk(ada, 4)
-
-
-@pytest.fixture
-def root(transactional_db: None) -> Client:
-    return operator()
 
 
 def asked(session: Session) -> Job:
