@@ -10,13 +10,10 @@ from django.db.models import F, Q
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
+from sessions_app.models.user_profile import OfPersonQuerySet
 
 
-class EntityQuerySet(SearchedQuerySet["Entity"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return a person's entities."""
-        return self.filter(user=user)
-
+class EntityQuerySet(OfPersonQuerySet["Entity"], SearchedQuerySet["Entity"]):
     def open(self) -> Self:
         return self.filter(status=Entity.Status.OPEN)
 
