@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from moments_app.jobs.steer import cancel
 from moments_app.models import EngineCall, Job, PromptResource, PromptVersion
 from moments_app.models.job import TASK
 from sessions_app.models import Event, Session, UserProfile
+from tests.support.commands import printed
 from tests.support.extras import needs
 from tests.support.jobs import queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
@@ -121,9 +121,7 @@ class TestAProcessOfAnotherApp:
         row = Schedule.objects.get(name="greet")
         assert (row.func, row.args, row.minutes) == ("memoryproject.schedules.run_schedule", "('greet',)", 15)
         assert "Queue greetings for sessions without one." in page(root, list_url(Schedule))
-        out = StringIO()
-        call_command("run_schedule", "greet", dry_run=True, stdout=out)
-        assert out.getvalue() == "jobs: 1\n"
+        assert printed("run_schedule", "greet", dry_run=True) == "jobs: 1\n"
         assert not Job.objects.filter(process="greet").exists()
         run_schedule("greet")
         assert Job.objects.filter(process="greet").count() == 1
