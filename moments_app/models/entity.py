@@ -10,10 +10,9 @@ from django.db.models import F, Q
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
-from sessions_app.models.user_profile import OfPersonQuerySet
 
 
-class EntityQuerySet(OfPersonQuerySet["Entity"], SearchedQuerySet["Entity"]):
+class EntityQuerySet(SearchedQuerySet["Entity"]):
     def open(self) -> Self:
         return self.filter(status=Entity.Status.OPEN)
 

@@ -20,7 +20,6 @@ from moments_app.models.prompt import PromptVersion
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
-from sessions_app.models.user_profile import OfPersonQuerySet
 
 KEY_MAX_LENGTH = 120
 PREDECESSORS = 3
@@ -63,7 +62,7 @@ WHERE m.id = linked.id AND m.previous_moment_keys IS DISTINCT FROM linked.previo
 """  # noqa: S608 (a constant)
 
 
-class MomentQuerySet(OfPersonQuerySet["Moment"], SearchedQuerySet["Moment"]):
+class MomentQuerySet(SearchedQuerySet["Moment"]):
     def newest_first(self) -> Self:
         """Order by the time of the episodes, latest first: the order of the chain.
 

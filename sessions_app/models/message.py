@@ -17,7 +17,7 @@ from django.utils import timezone
 from sessions_app.lexemes import VERSION
 from sessions_app.models.searched import Searched, SearchedQuerySet
 from sessions_app.models.session import Session
-from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
+from sessions_app.models.user_profile import UserProfile
 
 SequenceRange = tuple[int, int]  # the first and last turn, inclusive
 
@@ -64,7 +64,7 @@ CASE WHEN external_id IS NOT NULL AND retracted_at IS NULL THEN decode({SAID_HAS
 """
 
 
-class MessageQuerySet(OfPersonQuerySet["Message"], SearchedQuerySet["Message"]):
+class MessageQuerySet(SearchedQuerySet["Message"]):
     def turns(self) -> Self:
         return self.filter(kind=Message.Kind.TURN)
 
