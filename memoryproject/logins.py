@@ -20,6 +20,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpRespons
 from django.template.response import SimpleTemplateResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.deprecation import MiddlewareMixin
 from psycopg.errors import InsufficientPrivilege
 
 from memoryproject.serving import addresses
@@ -48,14 +49,10 @@ def client_address(request: HttpRequest) -> str:
     return addresses.client_address(request.META.get("REMOTE_ADDR", ""), request.headers.get("X-Forwarded-For", ""))
 
 
-class ProvenLoginMiddleware:
+class ProvenLoginMiddleware(MiddlewareMixin):
     """Records verified logins, so the anonymous rate limit doesn't apply to them."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self.get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if request.path.startswith(ADMIN) and response.status_code < 500:
             with suppress(DatabaseError):  # then nothing is recorded
                 self._note(request, request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""))
@@ -117,14 +114,8 @@ def begin(request: HttpRequest, **_: Any) -> None:
     request.session[BEGAN] = request.session[SEEN] = time.time()
 
 
-class LoginMiddleware:
+class LoginMiddleware(MiddlewareMixin):
     """Ends old or idle logins, and asks for the second factor before any other page of the admin."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
 
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
         """Redirect to the page that is required first. The admin redirects logged-out visitors to the login page."""
@@ -160,14 +151,8 @@ def _missing(request: HttpRequest) -> str:
     return SET_UP if second_factor.is_required() else ""
 
 
-class LimitedOperatorMiddleware:
+class LimitedOperatorMiddleware(MiddlewareMixin):
     """Runs pages under a limited database role for operators who are limited to some applications."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Return the view's response with its template rendered, because rendering makes queries too."""

@@ -10,9 +10,6 @@ from django.core.exceptions import ImproperlyConfigured
 def extra(name: str) -> Iterator[None]:
     """If an import in the block fails, raise an error that names the extra to install.
 
-    Args:
-        name: The name of the extra.
-
     Raises:
         ImproperlyConfigured: A package is missing.
     """

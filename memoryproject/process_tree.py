@@ -121,7 +121,6 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
 
     Args:
         parent: The parent's process id, read before this process was forked.
-        number: The signal.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)

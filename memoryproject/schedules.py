@@ -17,7 +17,6 @@ from django_q.models import Schedule
 from memoryproject.database.clocks import put_times_back
 from memoryproject.database.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
-from moments_app.jobs.scheduled import adopt_entries
 from moments_app.models import Job
 from moments_app.models.job import TASK
 from moments_app.recall.index_words import index_words
@@ -25,9 +24,7 @@ from moments_app.reports.housekeeping import housekeeping, prune_receipts
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.clock import TOLERANCE, PutBack, database_now
 from sessions_app.models.session import CHECKED_EVERY
-from sessions_app.people.erase import REMOVE_TASK
 from sessions_app.retention.retain import retain
-from sessions_app.retention.rewrite import REWRITE_TASK
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
 PAUSED = 0  # a schedule's number of repeats if it is paused
@@ -46,7 +43,6 @@ class Scheduled:
         name: Its name in the queue and the command.
         run: Accepts `dry_run`. The text of its result describes what was done. If the result has `failures`, the
             command fails.
-        timing: When it runs.
     """
 
     name: str
@@ -151,12 +147,6 @@ def register_schedules(**_: Any) -> None:
     gone = Schedule.objects.filter(func=RUN_TASK).exclude(name__in=known)
     Job.objects.filter(process=TASK, task__in=gone.values("name")).delete()
     gone.delete()
-    adopt_archive_tasks()
-
-
-def adopt_archive_tasks() -> None:
-    """Adopt archive tasks that processes of an earlier release still queue after `migrate`."""
-    adopt_entries(frozenset({REMOVE_TASK, REWRITE_TASK}))
 
 
 def put_schedules_back() -> list[PutBack]:

@@ -49,7 +49,6 @@ class Times:
     """A column whose times decide when work is done.
 
     Args:
-        model, column: The column.
         ahead: How far in the future a correct time may be.
         where: Limits the check to rows with these values. In other rows the time decides nothing.
     """
@@ -87,7 +86,6 @@ class PutBack:
 
     Args:
         column: `app.Model.column`.
-        rows: the number of corrected rows.
         furthest: the latest of their former times.
     """
 

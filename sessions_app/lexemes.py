@@ -204,7 +204,6 @@ def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
     """Return the words of a query, each once.
 
     Args:
-        text: The query.
         most: The maximum number of words. A longer query is cut to the words at its start and its end, where the
             question usually is. None: no maximum.
     """

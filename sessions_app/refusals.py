@@ -19,7 +19,6 @@ class Refusal(Exception):
 
     Attributes:
         code: A stable code for programs.
-        status: The HTTP status.
         retry_after: The number of seconds after which a retry may succeed. None if it won't.
     """
 

@@ -57,7 +57,6 @@ def continued(carrier: Mapping[str, str], name: str, kind: SpanKind, **attribute
     Args:
         carrier: May contain a `traceparent`, or only an id.
         name, attributes: The name and attributes of the span, as in `span`.
-        kind: The kind of the span.
     """
     parent = _propagator.extract(carrier, context=Context())
     known = trace.get_current_span(parent).get_span_context()

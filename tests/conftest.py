@@ -16,7 +16,7 @@ import pytest
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
-from django.test import TransactionTestCase
+from django.test import Client, TransactionTestCase
 from django.test.utils import override_settings
 from django_q.conf import Conf
 from pydantic import SecretStr
@@ -24,10 +24,17 @@ from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
 from memoryproject import extras
-from memoryproject.conf import EmbeddingSettings, LimitSettings, MemoryFormationSettings, RollingSummarySettings
+from memoryproject.conf import (
+    ChatSettings,
+    EmbeddingSettings,
+    LimitSettings,
+    MemoryFormationSettings,
+    RollingSummarySettings,
+)
 from memoryproject.embedded import server
 from moments_app.context import receipts
 from moments_app.engines import embeddings
+from moments_app.interfaces.chat import replay
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
 from sessions_app import daily_limits
@@ -41,7 +48,8 @@ from tests.support.fresh_database import FreshDatabase
 from tests.support.kept_connection import KeptConnection
 from tests.support.kept_rows import KeptRows
 from tests.support.migrated import migrated
-from tests.support.openai_server import OpenAIServer
+from tests.support.openai_server import OpenAIServer, content
+from tests.support.operator import operator
 
 os.environ.setdefault(server.MAY_CREATE, "1")  # the run and its subprocesses create databases
 collect_ignore = [f"memory_extras/{extra}" for extra in extras.available() if extra not in settings.CONF.extras]
@@ -251,6 +259,12 @@ def service(transactional_db: None) -> Api:
 
 
 @pytest.fixture
+def root(transactional_db: None) -> Client:
+    """A client of an operator with all permissions."""
+    return operator()
+
+
+@pytest.fixture
 def as_ada(ada: UserProfile) -> Api:
     """A client with a key of Ada."""
     return Api(ApiKey.objects.issue("ada", user=ada, scope="admin")[1])
@@ -269,6 +283,34 @@ def archive_folder(settings: Settings, tmp_path: Path) -> Path:
     kept = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}}
     settings.STORAGES = settings.STORAGES | {"archive": kept}
     return tmp_path
+
+
+@pytest.fixture
+def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spool rounds in a folder of the test, and replay them soon."""
+    settings.SPOOL_DIR = tmp_path / "spool"
+    monkeypatch.setattr(replay, "EVERY_SECONDS", 0.2)
+    monkeypatch.setattr(replay, "QUIET_SECONDS", 0.2)
+
+
+@pytest.fixture
+def upstream(settings: Settings, spool_dir: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    """The model behind the chat endpoint, which answers "Noted." by default."""
+    with OpenAIServer() as server:
+        server.always(content("Noted."))
+        settings.CHAT = ChatSettings(
+            upstream_base_url=server.base_url,
+            upstream_api_key=SecretStr("upstream-key"),
+            memory_timeout_seconds=30,
+        )
+        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
+        yield server
+
+
+@pytest.fixture
+def kept_receipts(settings: Settings) -> None:
+    """Store context receipts, as by default."""
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
 
 
 @pytest.fixture

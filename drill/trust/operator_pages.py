@@ -40,7 +40,7 @@ def probe(person: str, of: str, operates_in: str, word: str, topic: str) -> None
     """
     user = UserProfile.objects.get(user_id=person, application__name=of)
     admin.autodiscover()
-    patterns = [(route, one) for route, one in _patterns(admin.site.get_urls()) if one.name not in LEFT_OUT]
+    patterns = [(route, one) for route, one in named_patterns(admin.site.get_urls()) if one.name not in LEFT_OUT]
     addresses = [url for route, one in patterns for url in _addresses(route, one, user)]
     plain = [reverse(f"admin:{one.name}") for _, one in patterns if not one.pattern.regex.groupindex]
     asked = [f"{url}?{urlencode({name: text})}" for url in plain for name in NAMED for text in (person, topic)]
@@ -64,12 +64,13 @@ def _answered(client: Client, url: str) -> str:
     return data.decode(errors="replace")
 
 
-def _patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
+def named_patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
+    """Yield the named patterns below these, each with its whole route."""
     for pattern in patterns:
         route = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
-            yield from _patterns(pattern.url_patterns, route)
-        elif pattern.name:
+            yield from named_patterns(pattern.url_patterns, route)
+        elif pattern.name:  # Django's redirects of old URLs have no name
             yield route, pattern
 
 

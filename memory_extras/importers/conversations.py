@@ -23,7 +23,6 @@ class SourceConversation:
 
     Args:
         session_id: The source's own id of the conversation.
-        title: The source's title.
         messages: The source's messages, oldest first.
         fields_of: Converts a message to the fields of any number of messages, or raises CannotImport with the reason.
     """

@@ -45,7 +45,6 @@ def items(source: Source, pages: str) -> Iterator[LocatedValue | Rejected]:
     """Yield the items of a file: an array, pages, or one item per line.
 
     Args:
-        source: The file.
         pages: The field of a page that contains its items.
     """
     for found in source.values():

@@ -76,7 +76,6 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
     Call it outside any transaction, because it may wait for the embeddings endpoint.
 
     Args:
-        user: The person.
         agent_id: The agent whose shards are visible. Blank for only those of every agent.
         request: The request, without a vector.
         most: The maximum number of results. None is `MATCH_COUNT`.

@@ -29,7 +29,6 @@ class Origin:
 
     Args:
         name: Its name on the page.
-        url: The URL of the turn.
         here: Its sequence in the current session. None if it is in another session.
     """
 

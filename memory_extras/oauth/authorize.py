@@ -36,7 +36,6 @@ class Asked:
     """The access that an assistant requests.
 
     Args:
-        assistant: The assistant that requests it.
         audience: The audience of the token.
         scopes: The scopes that the operator may grant.
         credentials: The validated parameters of the request.
@@ -53,7 +52,6 @@ class ToldAssistant(Exception):
 
     Args:
         code: The OAuth error code.
-        text: The reason.
     """
 
     def __init__(self, code: str, text: str) -> None:

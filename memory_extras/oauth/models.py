@@ -159,9 +159,6 @@ class ConsentManager(models.Manager["Consent"]):
         """Grant an assistant access to one person's memory.
 
         Args:
-            assistant: The assistant.
-            user: The person.
-            scopes: The granted scopes.
             ends_at: When the grant ends, however often its tokens are renewed.
             by: operator:….
         """

@@ -208,7 +208,6 @@ class Step:
 
     Args:
         what: A description with the number of rows.
-        statements: The SQL statements.
     """
 
     what: str

@@ -18,8 +18,9 @@ from django.conf import settings
 from django.contrib import messages
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
 from django.template.response import SimpleTemplateResponse
+from django.utils.deprecation import MiddlewareMixin
 
 from sessions_app.database.database_roles import ADMIN, role_taken, taking
 
@@ -48,7 +49,6 @@ def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
     """Return a page, or its data, from the replica if it is usable.
 
     Args:
-        request: The request for the page.
         read: Creates the page. It only reads rows, and is called again if the replica fails.
     """
     if not _is_there() or request.method not in SAFE or connection.in_atomic_block:
@@ -148,19 +148,15 @@ def forget_away() -> None:
     _away_until = 0.0
 
 
-class ReplicaMiddleware:
+class ReplicaMiddleware(MiddlewareMixin):
     """Stores the primary's WAL position after an operator's change, so that the next page shows the change."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        answer = self.get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         match = request.resolver_match
         is_of_operator = match is not None and match.namespace == "admin" and request.user.is_authenticated
         if _is_there() and request.method not in SAFE and is_of_operator:
             request.session[_CHANGED] = _end_of_log()
-        return answer
+        return response
 
 
 def _is_there() -> bool:

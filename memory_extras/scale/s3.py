@@ -42,7 +42,6 @@ class S3Archives(S3Storage):  # type: ignore[misc]
     """A Django storage of archives.
 
     Args:
-        bucket: The name of the bucket.
         endpoint_url: The URL of the store. Blank for Amazon's.
         region: The region of the bucket. Blank for the store's default.
         access_key, secret_key: The credentials. If they are blank, boto3 uses the environment or the host's role.

@@ -75,7 +75,6 @@ class Manifest:
 
     Args:
         format: The version of the file format.
-        backup_id: The id of this backup.
         made_at: The time of the backup, in ISO 8601.
         migrations: The applied migrations by app, in the order of their names.
         roles: The roles that privileges and policies name.

@@ -96,11 +96,7 @@ class Nightly:
 
 
 def put_times_back(*, dry_run: bool = False) -> Nightly:
-    """Reset timestamps in the future to the current time.
-
-    Args:
-        dry_run: Only find the columns.
-    """
+    """Reset timestamps in the future to the current time."""
     wrong = with_wrong(nightly())
     if not dry_run:
         put_back(wrong)

@@ -58,9 +58,7 @@ class Pulse:
         """Return the result of work with the database. Abandon the work if the database hangs or the deadline passes.
 
         Args:
-            work: The running work.
             may_leave: Returns whether the work can be abandoned safely.
-            deadline: The deadline of the request.
 
         Raises:
             NoAnswer: The database does not respond, and the work was abandoned.

@@ -57,8 +57,6 @@ def restore(path: Path, say: Say, passphrase: str = "") -> Manifest:
     """Restore a backup into a database without tables, and upgrade it to this version.
 
     Args:
-        path: The backup file.
-        say: Receives progress messages.
         passphrase: The passphrase of the key. Blank if the key is not encrypted.
 
     Raises:

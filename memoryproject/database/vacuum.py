@@ -49,11 +49,7 @@ class Vacuumed:
 
 
 def vacuum(*, dry_run: bool = False) -> Vacuumed:
-    """Free the space of deleted rows, and rewrite tables after an erasure.
-
-    Args:
-        dry_run: Only count.
-    """
+    """Free the space of deleted rows, and rewrite tables after an erasure."""
     tables = _tables()
     allowed = [(name, is_rewritten) for name, may, is_rewritten in tables if may]
     rewritten = [name for name, is_rewritten in allowed if is_rewritten]

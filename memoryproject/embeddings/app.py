@@ -79,12 +79,7 @@ class Asked(BaseModel):
 
 
 class Refused(Exception):
-    """The request is rejected.
-
-    Args:
-        status: The status of the response.
-        message: The message for the client.
-    """
+    """The request is rejected."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)

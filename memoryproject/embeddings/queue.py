@@ -60,8 +60,6 @@ class Line:
     """Requests that one thread processes in order, text by text.
 
     Args:
-        model: Computes the vectors.
-        is_query: Whether the texts are queries.
         yields_to: Another line with priority.
     """
 
@@ -129,11 +127,7 @@ class Line:
 
 
 class Queue:
-    """The lines of documents and queries.
-
-    Args:
-        model: Computes the vectors.
-    """
+    """The lines of documents and queries."""
 
     def __init__(self, model: Model) -> None:
         self._queries = Line(model, is_query=True)

@@ -10,8 +10,6 @@ class Recipe(NamedTuple):
     """Everything except the text that a vector depends on. Vectors of different recipes are never compared.
 
     Args:
-        name: The name of the model.
-        dimensions: The dimensions of its vectors.
         query_prefix, document_prefix: The prefixes of texts.
         input_types: `query/document`, or `task=…/…` for a field with another name. Blank sends none.
     """

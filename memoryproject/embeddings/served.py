@@ -33,7 +33,6 @@ class Model(ABC):
 
     Attributes:
         name: The name under which it is served.
-        dimensions: The dimensions of its vectors.
     """
 
     name: str

@@ -83,7 +83,6 @@ class Threads:
         Args:
             session: The session whose row the request may have to wait for, or a blank string.
             person: The person of the request. Blank if unknown.
-            caller: The sender of the request.
 
         Raises:
             Refused: No thread became free in time.
@@ -144,7 +143,6 @@ async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
     """Read a request's body. If its declared length is over the limit, reject it without reading.
 
     Args:
-        scope, receive: The ASGI scope and channel of the request.
         limit: The maximum number of bytes.
 
     Raises:
@@ -199,10 +197,6 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
 
 def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
     """Reject a request that names a person, session or agent twice, because code may use different values.
-
-    Args:
-        headers: The headers of the request.
-        query: The query string of its URL.
 
     Raises:
         Refused: The message names the header or parameter.
@@ -293,7 +287,6 @@ class Bridge:
     the database knows the outcome.
 
     Args:
-        application: The WSGI application.
         threads: The number that one application may use. See `Threads`.
     """
 
@@ -304,10 +297,6 @@ class Bridge:
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
         """Serve a request.
-
-        Args:
-            scope, send: The ASGI scope and channel of the request.
-            body: The complete body.
 
         Raises:
             Refused: No thread became free, or the deadline passed.
@@ -342,10 +331,7 @@ class _Call:
     """One request in a thread.
 
     Args:
-        application: The WSGI application.
-        environ: The WSGI environment.
         send: The ASGI channel, to be awaited in the loop.
-        loop: The event loop of the request.
 
     Attributes:
         has_thread: Whether a thread works on it.

@@ -31,11 +31,7 @@ class _State(ServerState):
 
 
 class QuietServer(Server):
-    """See the module's docstring.
-
-    Args:
-        config: Uvicorn's configuration.
-    """
+    """See the module's docstring."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

@@ -5,7 +5,6 @@ class Refused(Exception):
     """The request is rejected.
 
     Args:
-        status, code, message: The parts of an API error.
         retry_after: The number of seconds after which the client may retry, with 429 and 503.
     """
 

@@ -50,8 +50,6 @@ class Finding:
     """A problem that a check found.
 
     Args:
-        name: The name of the check.
-        level: The severity.
         sentence: A sentence for operators, without text of a person.
         link: The text of the link, if there is a page.
         url: Returns the URL of the page.

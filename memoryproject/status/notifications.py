@@ -48,7 +48,6 @@ class Webhook(Channel):
     """A POST of the change as JSON.
 
     Args:
-        url: The receiver's URL.
         secret: The key of the signature. Blank for no signature.
     """
 
@@ -129,7 +128,6 @@ class Delivery:
     """The attempts to report one change.
 
     Args:
-        change: The change.
         channels: The channels that have not reported it yet.
         clock: Returns monotonic seconds.
     """

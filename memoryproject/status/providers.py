@@ -30,9 +30,7 @@ class Provider:
     """An endpoint in the settings.
 
     Args:
-        prefix: The prefix of its settings.
         url, key: The values of its settings.
-        model: The model to call.
         smallest: The path and body of the smallest call. None if the settings name no model.
     """
 

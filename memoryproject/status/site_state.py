@@ -69,7 +69,6 @@ class Change:
     """A change of the state.
 
     Args:
-        state: The new state.
         previous: The old state. Blank for the first change.
         since: When the new state was first observed.
         reasons: A sentence for each reason.
@@ -145,7 +144,6 @@ class Recently:
     """The latest events about the state, newest first.
 
     Args:
-        changes: Changes of the state.
         restarts: Restarts of processes within a day, at most `RESTARTS_READ`, each with `age`.
         put_back: The last correction of times in the future, if it is recent.
         refused: A sentence for each provider whose check fails.

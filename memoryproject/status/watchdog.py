@@ -25,7 +25,7 @@ from memoryproject import telemetry
 from memoryproject.database.clocks import often
 from memoryproject.database.timeouts import Away, connected, database
 from memoryproject.embedded import server
-from memoryproject.schedules import adopt_archive_tasks, put_schedules_back
+from memoryproject.schedules import put_schedules_back
 from memoryproject.status import webhooks
 from memoryproject.status.checks import Verdict, judge
 from memoryproject.status.notifications import Channel, Delivery, channels
@@ -49,7 +49,6 @@ class _New:
     """A state that has not lasted long enough to count.
 
     Args:
-        state: the observed state.
         since: when it was first observed, by the database's clock.
         seen_at: the same, by the watchdog's own clock.
     """
@@ -63,7 +62,6 @@ class Watch:
     """See the module's docstring.
 
     Args:
-        channels: The channels of notifications.
         after: The seconds that a state must last before it counts.
         clock: Returns monotonic seconds.
     """
@@ -188,7 +186,7 @@ class ProviderChecks:
 
 
 class Corrections:
-    """Periodically sets future times to the present, and adopts entries of the former queue."""
+    """Periodically sets future times to the present."""
 
     def __init__(self) -> None:
         self._next_at = 0.0
@@ -200,7 +198,6 @@ class Corrections:
         with suppress(Away), database():
             put_back(often())
             report(put_schedules_back())
-            adopt_archive_tasks()
             self._next_at = time.monotonic() + CORRECTED_EVERY
 
 

@@ -101,11 +101,8 @@ def post(
     """Make one attempt to post JSON, signed if there is a secret. Redirects are not followed.
 
     Args:
-        url: The receiver's URL.
-        body: The JSON.
         message_id: The same for each attempt.
         secret: The key of the signature. None for no signature.
-        headers: Additional headers.
         public_only: Reject addresses of private networks, and plain HTTP.
 
     Raises:

@@ -28,7 +28,6 @@ def start(process: str, dsn: str) -> Callable[[], None]:
 
     Args:
         process: The kind of process, which becomes a tag of the reports.
-        dsn: The destination.
     """
     sentry_sdk.init(
         dsn=dsn,
@@ -56,7 +55,6 @@ def discreet(event: Any, line: LogRecord | None, process: str) -> Any:
     Args:
         event: The library's report.
         line: The log record of the report, if any.
-        process: The kind of this process.
     """
     report = {name: event[name] for name in KEPT if name in event}
     report["tags"] = {"process": process, "request_id": request_id()}

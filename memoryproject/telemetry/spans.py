@@ -73,11 +73,7 @@ class OfWork(Sampler):
 
 
 class DiscreetExporter(SpanExporter):
-    """Sends spans with only the permitted attributes.
-
-    Args:
-        exporter: Sends the spans.
-    """
+    """Sends spans with only the permitted attributes."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter

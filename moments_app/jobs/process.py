@@ -48,7 +48,6 @@ class Waits(Exception):
     Args:
         until: when to try again.
         reason: what the job waits for.
-        circuit: the circuit that the job waits for.
         held_by: what the job waits for, if it is not a circuit.
     """
 
@@ -163,7 +162,6 @@ class Process(ABC, Generic[Input, Answer]):
         title: what it does, as pages show it.
         makes: what memory lacks while its jobs don't run, in an operator's words.
         prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.
-        lane: the lane of its jobs.
         is_upkeep: whether completed jobs have no further use, so that old rows are deleted.
         sweep_timing: when `sweep` runs automatically, on the schedule named after the process; None: never.
     """
@@ -206,7 +204,6 @@ class Process(ABC, Generic[Input, Answer]):
         """Call the engine, outside any transaction and without holding a connection. Don't read or write rows.
 
         Args:
-            input: the input from the claim.
             engine: the engine that `caller` opened; None if none is called.
             progress: called with the finished and the total steps.
 
@@ -259,11 +256,7 @@ class Process(ABC, Generic[Input, Answer]):
         return None
 
     def sweep(self, *, dry_run: bool = False) -> object:
-        """Find due work and queue it. The text of the returned object says what was done.
-
-        Args:
-            dry_run: only count.
-        """
+        """Find due work and queue it. The text of the returned object says what was done."""
         raise NotImplementedError(f"{self.name} has a `sweep_timing` but no `sweep`.")
 
 

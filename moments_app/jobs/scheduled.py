@@ -13,7 +13,7 @@ from django.core import signing
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from django_q.brokers import Broker
-from django_q.models import OrmQ, Schedule, Task
+from django_q.models import Schedule
 from django_q.signing import SignedPackage
 
 from moments_app.jobs.process import Lane, Process, ProcessInput, Progress, Waits
@@ -54,20 +54,6 @@ def call_later(function: str, *args: Any, user_id: int | None = None) -> Job:
     """
     name = name_of(function, *args)
     return Job.objects.request_task(name, function, *args, user_id=user_id, requested_by="transcript")
-
-
-def adopt_entries(functions: frozenset[str]) -> None:
-    """Queue jobs for entries of the queue that earlier releases used, and delete the entries and their errors.
-
-    Args:
-        functions: paths of the functions to call. Other entries are dropped: their jobs have rows, or a schedule
-            repeats them.
-    """
-    for entry in OrmQ.objects.iterator():
-        if (function := entry.task.get("func")) in functions:
-            call_later(function, *entry.task["args"])
-        entry.delete()
-    Task.objects.all().delete()
 
 
 class RunTask(Process[ProcessInput, None]):

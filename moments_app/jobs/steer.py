@@ -59,9 +59,7 @@ def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str
     """Queue failed jobs again, make waiting retries due, and send a probe through open circuits.
 
     Args:
-        jobs: the jobs.
         circuits: the open circuits that hold them.
-        actor: who requested it.
     """
     failed = jobs.filter(status=Job.Status.FAILED)
     retried, refused = 0, 0

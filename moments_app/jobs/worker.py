@@ -62,7 +62,6 @@ def lanes_of(number: int, workers: int) -> list[Lane]:
 
     Args:
         number: the number of the worker, from 0.
-        workers: the number of workers.
     """
     schedules, *others = Lane
     if number == workers - 1:

@@ -13,7 +13,6 @@ class Workload:
     """The number of calls and transcript tokens for sessions.
 
     Args:
-        engine: the name of the called engine.
         calls: the number of calls; a sum over sessions.
         tokens: total tokens of the turns that the calls receive.
         usual_answer: tokens of an answer, used until there are calls to learn it from.

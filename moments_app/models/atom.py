@@ -200,7 +200,6 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         Args:
             action: one of `StatementChange.Action`.
             cause: who changes them, and why.
-            columns: the new values.
         """
         atoms = list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))
         self.model.objects.filter(pk__in=[atom.pk for atom in atoms]).update(**columns)

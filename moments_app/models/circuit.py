@@ -101,7 +101,6 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         """Process the result of an engine call, which may open or close the circuit.
 
         Args:
-            call: the record of the call.
             work: its kind of work, a `Circuit.Work`.
             job: the job that made it; None for a request.
         """
@@ -274,7 +273,6 @@ class Circuit(models.Model):
         """Put back a claimed job until the circuit closes. The attempt doesn't count.
 
         Args:
-            job: the claimed job.
             alike: jobs that need the same engine; due ones are held too, by the same statement.
             wait: minimum wait if the job turns out to be the only one that fails.
         """
@@ -427,7 +425,6 @@ class Circuit(models.Model):
         jobs keep their backoff. After an outage, no person is isolated.
 
         Args:
-            actor: who closes it.
             answered: the job whose call succeeded.
         """
         this = Circuit.objects.locked(self.engine, self.work)

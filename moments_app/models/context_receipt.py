@@ -75,8 +75,6 @@ class ContextTokens:
     """Counts of served contexts.
 
     Args:
-        contexts: the number of contexts.
-        context_tokens: the tokens in them.
         transcript_tokens: the tokens of their sessions' whole transcripts at that time.
     """
 

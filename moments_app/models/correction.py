@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from moments_app.models.atom import MemoryAtom
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.user_profile import OfPersonQuerySet
 
 CorrectionState = dict[str, int | datetime | None]
 
@@ -57,11 +58,7 @@ class Contradiction(models.Model):
         return f"of {self.created_at:%Y-%m-%d %H:%M}"
 
 
-class CorrectionQuerySet(models.QuerySet["Correction"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return a person's corrections."""
-        return self.filter(user=user)
-
+class CorrectionQuerySet(OfPersonQuerySet["Correction"]):
     def standing(self) -> Self:
         """Return corrections that were not undone."""
         return self.filter(undone_at=None)

@@ -254,7 +254,6 @@ def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
     """Queue embedding of new texts, if embedding is on.
 
     Args:
-        requested_by: who requests it.
         about: a `session` for its turns, a `user_id` for a person's facts and moments, a `stream` for a shard's facts.
     """
     return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None

@@ -106,9 +106,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         """Record a call, and count it for its key and application. Free calls leave a row only if they fail.
 
         Args:
-            call: the record of the call.
             job: the job that made it, which may have been deleted since, with its session.
-            prompt_version: the version that was used.
         """
         if is_free(call.engine) and not call.error_kind:
             return

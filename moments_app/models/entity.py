@@ -13,10 +13,6 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 
 class EntityQuerySet(SearchedQuerySet["Entity"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return a person's entities."""
-        return self.filter(user=user)
-
     def open(self) -> Self:
         return self.filter(status=Entity.Status.OPEN)
 

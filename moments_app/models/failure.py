@@ -50,7 +50,6 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         Args:
             job: the failed job; None for a call without a job.
             process: what failed.
-            kind: the kind of the error.
             engine: the engine that was called; blank if none was.
             place: distinguishes it from similar failures.
         """

@@ -27,6 +27,7 @@ from sessions_app.database.wake import Channel, wake, wake_workers
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import Kind, Subject
 from sessions_app.models.event import named_actor
+from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal
 from sessions_app.trace import LONGEST, traceparent
 
@@ -100,7 +101,7 @@ def _age_of(column: str) -> "ExpressionWrapper[Any]":
     return ExpressionWrapper(Now() - F(column), models.DurationField())
 
 
-class JobQuerySet(models.QuerySet["Job"]):
+class JobQuerySet(OfPersonQuerySet["Job"]):
     def update(self, **fields: Any) -> int:
         """Update the rows, and wake idle workers if a job may be due now, or later than they expect."""
         changed = super().update(**fields)
@@ -114,10 +115,6 @@ class JobQuerySet(models.QuerySet["Job"]):
     def update_silently(self, **fields: Any) -> int:
         """Update the rows without waking workers."""
         return super().update(**fields)
-
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return the jobs about this person. Without a person, return none, rather than jobs about no person."""
-        return self.filter(user=user) if user else self.none()
 
     def on_shards(self) -> Self:
         """Return the jobs about shards."""
@@ -242,8 +239,6 @@ class JobQuerySet(models.QuerySet["Job"]):
         Call this in the transaction that makes the run due: the job is committed together with it, or not at all.
 
         Args:
-            process: name of the process.
-            session: the session.
             stream: the stream, instead of a session.
             user_id: primary key of the person whose whole memory is processed.
             requested_by: who requests it: a key, an operator, another job.
@@ -371,10 +366,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         urgent job of the next person.
 
         Args:
-            processes: names of the processes.
             urgent: names of more urgent processes, the most urgent first.
             after: the subject of the previous job, as `Job.subject`; the next subject's turn follows.
-            worker: name of the worker process.
         """
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
             while (found := self._next(processes, urgent, start)) is not None:

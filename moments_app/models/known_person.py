@@ -13,6 +13,7 @@ from django.db.models import Exists, F, Func, OuterRef, Q
 from django.utils.text import slugify
 
 from sessions_app.models import UserProfile
+from sessions_app.models.user_profile import OfPersonQuerySet
 
 KEY_MAX_LENGTH = 255
 KEY_CHARS = 100  # maximum characters of the name
@@ -34,11 +35,7 @@ def person_key(name: str, taken: Collection[str]) -> str:
     return key
 
 
-class KnownPersonQuerySet(models.QuerySet["KnownPerson"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return the people in a user's memory."""
-        return self.filter(user=user)
-
+class KnownPersonQuerySet(OfPersonQuerySet["KnownPerson"]):
     def with_statements(self) -> Self:
         """Return the people about whom memory has a statement that was not withdrawn."""
         statements = apps.get_model("moments_app", "MemoryAtom").objects.findable().filter(is_wrong=False)

@@ -63,10 +63,6 @@ WHERE m.id = linked.id AND m.previous_moment_keys IS DISTINCT FROM linked.previo
 
 
 class MomentQuerySet(SearchedQuerySet["Moment"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return a person's moments."""
-        return self.filter(user=user)
-
     def newest_first(self) -> Self:
         """Order by the time of the episodes, latest first: the order of the chain.
 

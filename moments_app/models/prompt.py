@@ -12,11 +12,7 @@ from sessions_app.refusals import Conflict
 
 
 class NewerVersion(Conflict):
-    """A newer version was saved in the meantime. The message names its author and the time.
-
-    Args:
-        newest: that version.
-    """
+    """A newer version was saved in the meantime. The message names its author and the time."""
 
     code = "newer_version"
 
@@ -115,8 +111,6 @@ class PromptResource(models.Model):
         """Store `content` as the next version, without activating it.
 
         Args:
-            content: the text.
-            created_by: who wrote it.
             note: what changed, and why.
             after: number of the newest version that the writer has seen; 0: none; omitted: any.
 

@@ -23,6 +23,7 @@ from moments_app.models.stream import MemoryStream
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import said_fields
+from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal
 
 # Columns that identify a row of any table to a person. The first one with a text is used.
@@ -47,11 +48,7 @@ class ExactEncoder(DjangoJSONEncoder):
         return o.isoformat() if isinstance(o, datetime) else super().default(o)
 
 
-class RetractionQuerySet(models.QuerySet["Retraction"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return a person's retractions."""
-        return self.filter(user=user) if user else self.none()
-
+class RetractionQuerySet(OfPersonQuerySet["Retraction"]):
     def of_shard(self, stream: MemoryStream) -> Self:
         """Return the retractions of a shard's shared items."""
         return self.filter(stream=stream, user=None)

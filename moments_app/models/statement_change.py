@@ -45,7 +45,6 @@ class StatementChangeQuerySet(models.QuerySet["StatementChange"]):
 
         Args:
             action: one of `StatementChange.Action`.
-            cause: who changes the statements, and why.
             changes: each statement with the former values of its changed columns.
         """
         self.bulk_create(

@@ -82,7 +82,6 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         """Add the next version as `processing`, unless one exists.
 
         Args:
-            session: the session of the turns.
             end: sequence of the last turn of the window, which ends a round.
 
         Returns:

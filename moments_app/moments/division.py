@@ -169,10 +169,8 @@ def chunks_with_drafts(
     """Split turns by their drafts, and the others into the input of one call each.
 
     Args:
-        shown: the turns.
         read: the same turns without platform text.
         drafts: the drafts of the session, in order.
-        zone: the person's time zone.
     """
 
     def draft_of(both: tuple[Message, Message]) -> EpisodeDraft | None:
@@ -194,9 +192,7 @@ def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo)
     """Split turns into the input of one call each.
 
     Args:
-        shown: the turns.
         read: the same turns without platform text.
-        zone: the person's time zone.
     """
     turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens, zone) for turn in read]
     parts = split(
@@ -301,13 +297,7 @@ class Division:
 
 
 def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
-    """Write the moments of a build, and link its turns to them. The caller links the moments into the chain.
-
-    Args:
-        job: the job of the build.
-        input: the input of the build.
-        built: the result of the build.
-    """
+    """Write the moments of a build, and link its turns to them. The caller links the moments into the chain."""
     [moments] = store_each([Division(job, input, built)])
     return moments
 

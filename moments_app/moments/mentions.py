@@ -20,8 +20,6 @@ def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> li
     They are partition events of the person's other sessions, results of jobs, and entries of the event log.
 
     Args:
-        session: the session of the moments.
-        keys: the keys of the moments.
         also: which other partition events to return.
     """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)

@@ -40,7 +40,6 @@ class PartitionEvent:
         Args:
             moments: its stored moments, oldest first.
             journey: the person's journey up to here.
-            session: the moments' session.
         """
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
         topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:2]))[:TOPICS_NAMED]
@@ -59,9 +58,7 @@ class PartitionEvent:
 
         Args:
             context: what a model needs to know to continue.
-            lessons: the digest's lessons.
             turns: the sequences of the replaced turns.
-            session: the turns' session.
             cleared: whether the session went quiet. Then none of its turns is live.
         """
         fields: dict[str, object] = {

@@ -19,7 +19,6 @@ class Pages:
 
     Args:
         user: the person for whom the addresses were written; addresses of shards belong to no person.
-        refs: the addresses.
     """
 
     def __init__(self, user: UserProfile, refs: Collection[str]) -> None:
@@ -54,7 +53,6 @@ class Pages:
         """Return the rows of a kind that addresses name, as (order, page, address, primary key), or None.
 
         Args:
-            prefix: the prefix of their addresses.
             rows: the person's rows of this kind.
             field: the field that follows the prefix in an address.
             among: the start of the addresses, if the field has the whole address.

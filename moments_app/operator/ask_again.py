@@ -31,9 +31,7 @@ def ask_again(kept: KeptContext, left_out: Collection[LineName], *, model: str) 
     """Return the upstream's answer for the rest of a context.
 
     Args:
-        kept: the served context.
         left_out: the lines to leave out.
-        model: the model to call.
 
     Raises:
         EngineError: there is no answer.

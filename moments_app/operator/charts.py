@@ -14,7 +14,6 @@ class Chart:
     """A figure over time.
 
     Args:
-        whole: the total.
         data, options: JSON for chart.js.
         url: the list of the counted rows; blank: none.
     """
@@ -39,7 +38,6 @@ def bar_chart(
     """Return a bar chart.
 
     Args:
-        title: its heading.
         whole: the total of all bars.
         bars: each with its label.
         is_whole: whether the figures are integers.

@@ -15,7 +15,6 @@ class ShownLine:
     """A line of a context.
 
     Args:
-        line: the line.
         url: the page of its source; blank if there is none.
         when: where a trace found it: `same`, `then` or `now`.
         field: its name in a form.
@@ -33,10 +32,8 @@ class ShownLayer:
 
     Args:
         key: its name in a context.
-        tokens: its tokens.
         share: its share of the bar, in percent.
         start, width: of its part of the bar.
-        lines: the lines, in order.
     """
 
     key: str
@@ -60,7 +57,6 @@ def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[
     """Return the layers of a context.
 
     Args:
-        layers: the layers, in order.
         pages: finds the pages of the lines.
         whole: the tokens of the whole bar.
     """

@@ -47,7 +47,6 @@ class DiffLine:
     Args:
         kind: `same`, `removed` or `added`.
         old, new: its number in each text, from 1; None if it isn't in that text.
-        text: the text of the line.
     """
 
     kind: str

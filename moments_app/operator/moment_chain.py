@@ -37,7 +37,6 @@ class Step:
     """A row of the timeline.
 
     Args:
-        moment: the moment of the row.
         is_open: whether it is shown next to its source turns.
         begins_session: whether the row above has another session.
         from_later, to_earlier: the lines to the rows above and below, if the moments are linked.
@@ -68,7 +67,6 @@ class ChainSection:
     Args:
         moments: the shown moments, and one more at each end where more follow.
         first, end: of the shown moments, as positions.
-        opened: the open moment.
     """
 
     moments: Sequence[Moment]
@@ -143,7 +141,6 @@ def around(moment: Moment, until: datetime | None = None) -> ChainSection:
     """Read an open moment and the moments around it.
 
     Args:
-        moment: the open moment.
         until: excludes later moments; None: excludes nothing.
     """
     later = list(_by(until).later_than(moment)[: LATER + 1])

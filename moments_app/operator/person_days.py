@@ -28,8 +28,6 @@ class Kind:
     """A kind of event.
 
     Args:
-        name: the name shown on the page.
-        model: the model of its rows.
         time: the column by which rows are sorted.
         text: the column with their text.
         session: the lookup to the session.
@@ -112,9 +110,6 @@ class Happening:
 
     Args:
         kind: its place in `KINDS`.
-        pk: primary key of its row.
-        at: its time.
-        text: its text.
         session, session_name: its session; None if it belongs to no session.
     """
 
@@ -164,7 +159,6 @@ def days_of(
     """Read a page of a person's days.
 
     Args:
-        user: the person.
         sees: returns whether the operator may see the rows of a table.
         before: the place before which the page ends; None: the page starts with the latest event.
         until: excludes later events.

@@ -38,7 +38,6 @@ class PromptHelp:
     Args:
         use: when the prompt is used, and for what.
         given: the engine's input in addition to the prompt.
-        fields: the fields of the answer.
         rules: the rules that follow every prompt; blank: this prompt does not instruct an engine.
     """
 

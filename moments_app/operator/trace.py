@@ -79,12 +79,7 @@ class Round:
 
 
 def round_of(session: Session, sequence: int | None) -> Round:
-    """Return the round of a turn; without a turn, the newest round.
-
-    Args:
-        session: the session to search.
-        sequence: the sequence of the turn.
-    """
+    """Return the round of a turn; without a turn, the newest round."""
     end = session.last_sequence if sequence is None else sequence
     found = with_text(session.user, turns_around(session, end, ROUND))
     before = [turn for turn in reversed(found) if turn.sequence <= end]
@@ -153,7 +148,6 @@ class TracedLayer(ShownLayer):
     """A layer of two contexts, with the lines of both.
 
     Args:
-        size: the tokens of the layer.
         markup: the tokens of its headings and markup; the rest are those of its lines.
     """
 

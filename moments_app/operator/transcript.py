@@ -25,7 +25,6 @@ class TurnLink:
     """A link that an extra adds to turns of users and assistants.
 
     Args:
-        text: The text of the link.
         label: The label for screen readers, with `{}` for the turn's sequence.
         view: The name of a page of a session. It gets the sequence as `turn`.
         permission: The permission to see the link.
@@ -131,7 +130,6 @@ def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Ma
     Args:
         request: the request of an operator. Moments and retractions are included if the operator may see them.
         messages: messages of one person, in conversation order.
-        marks: what the transcript marks.
     """
     messages = list(messages)
     archived = {message.pk for message in messages if message.kind == Message.Kind.ARCHIVED}

@@ -33,7 +33,6 @@ def put_in_force(version: PromptVersion, *, by: str) -> None:
     """Activate a version from the next job on. An active version stays unchanged.
 
     Args:
-        version: a version of a prompt.
         by: `operator:…` or `key:…`.
 
     Raises:

@@ -61,9 +61,6 @@ class Change:
 
     Args:
         kind: the kind of its source: a fact, a moment, a line of a stream's text, or a turn, which is only marked.
-        ref: its address.
-        pk: primary key of its row.
-        field: the column.
         before, after: the text; blank after: it is removed, or is no longer valid.
     """
 
@@ -77,13 +74,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Order:
-    """A change of a fact.
-
-    Args:
-        kind: the kind of the correction.
-        after: the new text.
-        valid_until: the end of an ended fact.
-    """
+    """A change of a fact."""
 
     kind: str
     after: str = ""
@@ -143,8 +134,6 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     """Correct, end or withdraw a fact and everything that says the same thing.
 
     Args:
-        fact: the fact of a person.
-        order: the change.
         requested_by: `key:…` or `operator:…`.
         leave: addresses of matching texts that are left unchanged.
 

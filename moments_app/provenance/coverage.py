@@ -5,7 +5,6 @@ deleted by retention, or retracted. A turn without a place is an alarm, and so i
 its rows. All turns are read, so this is for operators and not for requests that must be fast.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -124,9 +123,9 @@ def coverage(user: UserProfile | None = None) -> Coverage:
     )
 
 
-def uncovered(user: UserProfile | None = None, *, states: Sequence[str] = ("failed", "missing")) -> list[Session]:
+def uncovered(user: UserProfile | None = None) -> list[Session]:
     """Return up to `NAMED` sessions with turns that nothing will put into moments automatically, oldest turn first."""
-    found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=list(states), most=NAMED)]
+    found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=["failed", "missing"], most=NAMED)]
     sessions = Session.objects.select_related("user").in_bulk(found)
     return [sessions[pk] for pk in found if pk in sessions]
 

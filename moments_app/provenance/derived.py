@@ -74,7 +74,6 @@ class Derived(InStreams):
     """The rows that depend on some turns.
 
     Args:
-        session: the session of the turns.
         turns: the turns, which are not retracted yet.
         moments, summaries: in the order of their tables.
         drafts: of all turns of the session that are in no moment; they are drafted again.
@@ -109,8 +108,6 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     """Return everything that was derived from some turns.
 
     Args:
-        session: the session of the turns.
-        turns: turns of the session.
         is_whole: whether these are all its turns; then everything from the session counts as derived.
     """
     places = list(turns.order_by("sequence").values_list("sequence", "pk"))
@@ -147,8 +144,6 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
     """Return a session's moments since the first call that had one of these turns. Each call knew the earlier moments.
 
     Args:
-        session: the session of the moments.
-        sequences: sequences of the turns.
         formations: formations that had one of them. They may have drafted moments of other turns.
     """
     own = session.moments.order_by("first_sequence").select_related("job")
@@ -229,7 +224,6 @@ def in_streams(learned: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> InSt
     """Return items with the rows that depend on them.
 
     Args:
-        learned: the items.
         turns: primary keys of turns that are withdrawn with them.
     """
     releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))

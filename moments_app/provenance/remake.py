@@ -27,7 +27,6 @@ class Remake:
     """A process that rebuilds data.
 
     Args:
-        process: its name.
         param: the key in its jobs' params that says what to rebuild.
         nothing: the value if there is nothing to rebuild.
         merge: returns what to rebuild for two jobs together.

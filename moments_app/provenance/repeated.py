@@ -64,7 +64,6 @@ class Retracted:
 
     Args:
         user: the person whose memory has it.
-        texts: the texts.
         turns: primary keys of its turns.
         since: when it was first stored.
         served: its addresses in contexts, and those of memory derived from it.
@@ -83,7 +82,6 @@ def answers_repeating(said: Retracted, derived: Callable[[Sequence[Message]], It
     """Return the answers that repeat retracted text, in the order of their table.
 
     Args:
-        said: the retracted text.
         derived: returns the addresses of memory derived from some answers.
     """
     sentences = Sentences(said)

@@ -139,7 +139,6 @@ def retract(
     """Withdraw turns, answers that repeat them and everything derived from them. Queue the jobs that rebuild the rest.
 
     Args:
-        session: the session of the turns.
         sequences: sequences of the turns; None: all turns of the session.
         reason: why, for the record.
         requested_by: `key:…`, `operator:…` or `command`.

@@ -148,7 +148,6 @@ def retract_items(
 
     Args:
         owner: the person whose memory has them, or the shard.
-        named: the items.
         reason: why, for the record.
         requested_by: `key:…`, `operator:…` or `command`.
         leave: addresses of repeating answers that are not retracted.

@@ -39,7 +39,6 @@ class Question:
     """A question that is asked again.
 
     Args:
-        text: The question.
         source: Where it was found.
         session: The session in which it was asked before; None if it has none.
     """
@@ -51,14 +50,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a context that still repeats retracted text.
-
-    Args:
-        question: The question that the context was for.
-        layer: The name of its layer.
-        text: The line.
-        ref: Its address.
-    """
+    """A line of a context that still repeats retracted text."""
 
     question: str
     layer: str
@@ -92,7 +84,6 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
 
     Args:
         retraction: The retraction of a person's turns or items.
-        user: The person.
     """
     said = _retracted(retraction, user)
     sentences = Sentences(said)

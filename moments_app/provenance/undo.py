@@ -209,7 +209,6 @@ class Remade:
 
     Args:
         built_to: sequence up to which there were moments; −1: none.
-        moments: moments that were removed.
     """
 
     built_to: int
@@ -312,8 +311,6 @@ def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[Me
     """Restore statements, including the lines of texts. They replace newer consolidations.
 
     Args:
-        retraction: the retraction to undo.
-        cause: the cause of the changes.
         removed: newer statements that were removed, and those that they had ended.
     """
     items, streams = retraction.items, _streams_of(retraction)

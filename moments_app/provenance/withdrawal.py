@@ -25,7 +25,6 @@ class Withdrawal(ABC):
         """Return the rows that depend on some turns.
 
         Args:
-            session: The session of the turns.
             turns: The primary keys of the turns.
             is_whole: Whether these are all turns of the session.
         """

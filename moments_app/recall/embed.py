@@ -73,7 +73,6 @@ class EmbedInput(ProcessInput):
 
     Args:
         model: the model in use when the job was claimed.
-        texts: the batch.
         session: the session, if the texts are turns.
         last_sequence: the last turn of the session that this run covers.
         is_cut: whether more texts are waiting than fit into the batch.

@@ -56,7 +56,6 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
     """Index texts whose words this version has not indexed yet.
 
     Args:
-        dry_run: only count the rows.
         seconds: the time after which the run stops, at the end of a batch; None: run until no row is left.
     """
     if dry_run:
@@ -108,7 +107,6 @@ def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -
     """Index rows whose words are outdated. Skip locked rows.
 
     Args:
-        table: the model of the rows.
         found: the person and the primary key of each row, grouped by person.
 
     Returns:

@@ -46,8 +46,6 @@ def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[i
     """Return the known words that unknown words among `terms` may stand for, with at most one statement.
 
     Args:
-        terms: the words of a query.
-        user_id: the primary key of the person.
         vocabularies: the primary keys of the vocabularies that the person may search.
         is_counted: whether most turns are counted; if not, the newest turns are searched as well.
     """

@@ -50,7 +50,6 @@ def recall_request_for(
     Args:
         user_id: the person whose memory is searched; None for an unknown person.
         session_id: the session that the message belongs to.
-        message: the message.
         application: primary key of the application that names the person.
         retrieval: `query`: the message is the query; `auto`: an engine writes one; `off`: nothing is searched.
     """

@@ -51,8 +51,6 @@ class RecallRequest:
     """A search of one person's memory.
 
     Args:
-        text: the query.
-        kinds: the kinds of memory to search, from `KINDS`.
         since: only messages from this time or later.
         mode: search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).
         vector: the vector of the text; without one, the search uses words only.

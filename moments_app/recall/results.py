@@ -93,7 +93,6 @@ class Result(NamedTuple):
 
     Args:
         kind: one of `KINDS`.
-        ref: its `rem://` address.
         content: its text, or the beginning of it.
         session_id: the session it came from; None if it was deleted or belongs to another person.
         sequence: the sequence of a turn, or of the first turn of a moment; None for a fact.

@@ -65,10 +65,8 @@ def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span
     A constant number of statements.
 
     Args:
-        user: the person.
         agent_id: the agent whose shards are searched.
         request: the search; only results of its kinds are returned.
-        span: the span.
         most: the maximum number of results of each kind.
     """
     scores: dict[Key, float] = {}

@@ -130,7 +130,6 @@ def recall(
     Args:
         user: the person whose memory is searched.
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
-        request: the search.
         most: the maximum number of results; None: `MATCH_COUNT`.
         least_share: see `rank`.
     """
@@ -215,7 +214,6 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     """Return the scores of the best hits of all kinds and of neighboring turns, best first.
 
     Args:
-        hits: The hits of all searches.
         most: The number of wanted results. Some more are returned.
         least_share: The minimum share of the best score. The first `SURE` hits are exempt.
     """

@@ -52,7 +52,6 @@ def span_in(text: str, now: datetime) -> Span | None:
     """Return the first span of past time that a query names; None if it names none or is too long to be a question.
 
     Args:
-        text: the query.
         now: the time in the person's time zone.
     """
     if len(text) > LONGEST:

@@ -35,7 +35,6 @@ class Text:
         pk: primary key of the fact, moment or turn.
         user_id: primary key of its person; None for a shard's fact.
         said_at: the time of the message or statement.
-        text: the text to embed.
     """
 
     kind: str
@@ -55,7 +54,6 @@ class Answered:
 
     Args:
         made: the texts with a vector or a rejection.
-        left: the other texts.
         error: why some texts are left; of several errors, the one with the longest wait.
     """
 
@@ -71,7 +69,6 @@ def vectors_side_by_side(
 
     Args:
         texts: any number of texts.
-        embedder: the engine to call.
         progress: called with the number of finished texts and the total.
     """
     size = settings.EMBEDDING.batch_size

@@ -60,7 +60,6 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     Args:
         user: the person whose memory is searched.
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
-        text: the query.
         vector: the query's vector, if memory is searched by meaning.
     """
     asked = lexemes.words_of_query(text, MOST_WORDS)

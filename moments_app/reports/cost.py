@@ -94,7 +94,6 @@ def cost_of_person(user: UserProfile, calls: QuerySet[EngineCall]) -> PersonCost
     """Sum the usage of a person's newest jobs.
 
     Args:
-        user: the person.
         calls: the calls that the operator may see.
     """
     jobs = Job.objects.for_user(user).order_by("-queued_at", "-id")
@@ -113,7 +112,6 @@ class SummaryTimes:
     """The durations of the newest summaries.
 
     Args:
-        number: the number of summaries.
         mean: seconds; None if there are none.
         slowest: (primary key, name, seconds) of the slowest.
         stuck: the number of unfinished summaries without a job.
@@ -136,7 +134,6 @@ class SiteCost:
         applications: (primary key and name of the application, used).
         people: (primary key, name, used) of the `DEAREST`.
         prompts: (primary key and address of the prompt, number of the version, used).
-        summaries: their durations.
     """
 
     made_at: datetime

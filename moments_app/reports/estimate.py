@@ -31,7 +31,6 @@ class Estimate:
     Args:
         purpose: as recorded with each call.
         engine: the engine that would be called.
-        calls: the number of calls.
         input_tokens, output_tokens: total tokens of requests and answers.
         usd: None if the price of the model is unknown.
     """

@@ -57,9 +57,6 @@ def housekeeping(*, dry_run: bool = False) -> Tidied:
 
     Delete work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, access logs older
     than `READING_DAYS`, and rows that extras declare.
-
-    Args:
-        dry_run: only count.
     """
     before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
     tidy = QuerySet.count if dry_run else _delete
@@ -105,10 +102,6 @@ class Pruned:
 
 
 def prune_receipts(*, dry_run: bool = False) -> Pruned:
-    """Delete served contexts after `MEMORY_CONTEXT__RECEIPT_DAYS` days.
-
-    Args:
-        dry_run: only count.
-    """
+    """Delete served contexts after `MEMORY_CONTEXT__RECEIPT_DAYS` days."""
     expired = ContextReceipt.objects.expired()
     return Pruned(expired.count() if dry_run else expired.delete()[0])

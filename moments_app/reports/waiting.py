@@ -19,10 +19,7 @@ class Group:
     """Jobs in the same state.
 
     Args:
-        status: the status of the jobs.
-        process: their process.
         waits_for: `due` for a worker, or one of `Job.Held`; blank if they are running or failed.
-        number: their number.
         since: when the first of them started to wait.
     """
 

@@ -45,7 +45,6 @@ class DigestInput(ProcessInput):
 
     Args:
         session: the session at the time of the claim.
-        request: the engine's input.
         turns: sequences of the turns that the checkpoint replaces.
         source_ids: primary keys of the messages that the engine receives.
         said_at: the time of the last of them.
@@ -167,11 +166,8 @@ def input_of(session: Session, shown: Sequence[Message], end: int, known: str, p
     """Return the input of a checkpoint.
 
     Args:
-        session: the session.
         shown: the live turns before `end` that no moment holds, as engines read them.
-        end: the sequence.
         known: what is known about the other turns.
-        prompt: the active prompt.
     """
     most = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
@@ -218,10 +214,8 @@ def derived(
     """Return the checkpoint of a session whose turns have just been written into memory.
 
     Args:
-        input: the input of the checkpoint.
         episodes: the episodes of the live turns, in order.
         opened: open tasks and problems, in order.
-        lessons: the lessons from the turns.
         engine: name of the engine that wrote them.
     """
     end = [f"Open: {text}" for text in opened[-MOST_OPEN:]] + _last_round(input.request.turns)
@@ -250,27 +244,13 @@ def _last_round(turns: Sequence[Turn]) -> list[str]:
 # --- commit ---
 
 
-def leave_digest(
-    job: Job, session: Session, input: DigestInput, digested: Digested, *, cleared: bool = False
-) -> dict[str, Any]:
-    """Write the results of a digest, in the caller's transaction.
-
-    Args:
-        job: the job of the digest or the settling.
-        session: the locked session.
-        input: the input of the digest.
-        digested: the result of the digest.
-        cleared: whether the session has gone quiet, so that no turn of it is live.
-
-    Returns:
-        The data for the job's result.
-    """
-    leave_event(session, digested.context, digested.lessons, input.turns, cleared=cleared)
-    return learn(job, input, digested)
-
-
-def learn(job: Job, input: DigestInput, digested: Digested) -> dict[str, Any]:
-    """Add the lessons of a digest to the streams of lessons. Return the data for the job's result."""
+def leave_digest(job: Job, session: Session, input: DigestInput, digested: Digested) -> dict[str, Any]:
+    """Write the results of a digest, in the caller's transaction. Return the data for the job's result."""
+    last = input.turns.stop - 1
+    told = digested.context, digested.lessons, input.turns
+    PartitionEvent.of_digest(*told, session=session, cleared=False).leave(last)
+    session.begin_live_window(last + 1)
+    session.note_summarised(last)
     return result_of(input, digested) | {"lessons": _learn(job, input, digested)}
 
 
@@ -282,14 +262,6 @@ def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
         "words": len(digested.context.split()),
         "engine": digested.engine,
     }
-
-
-def leave_event(session: Session, context: str, lessons: Sequence[str], turns: range, *, cleared: bool) -> None:
-    """Write the partition event of a checkpoint, and start the live window after it."""
-    last = turns.stop - 1
-    PartitionEvent.of_digest(context, lessons, turns, session=session, cleared=cleared).leave(last)
-    session.begin_live_window(last + 1)
-    session.note_summarised(last)
 
 
 def _learn(job: Job, input: DigestInput, digested: Digested) -> int:

@@ -117,7 +117,6 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
 
     Args:
         job: a job that settles a session.
-        most: maximum number of sessions.
     """
     assert job.user_id is not None
     user = UserProfile.objects.get(pk=job.user_id)
@@ -234,7 +233,6 @@ def _digest(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
     """Set the input of the checkpoint of each session that is settled completely.
 
     Args:
-        sessions: sessions to settle.
         prompt: the prompt of the moments that the checkpoint is derived from.
     """
     whole = [one for one in sessions if one.is_whole]

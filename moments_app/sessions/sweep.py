@@ -34,11 +34,7 @@ class Compacted:
 
 
 def compact_sessions(*, dry_run: bool = False) -> Compacted:
-    """Queue jobs that compact long sessions, and jobs that bring idle sessions up to date.
-
-    Args:
-        dry_run: only count.
-    """
+    """Queue jobs that compact long sessions, and jobs that bring idle sessions up to date."""
     if not settings.SESSION_COMPACTION.enabled:
         return Compacted()
     busy, quiet = Session.objects.busy(), Session.objects.quiet()

@@ -21,7 +21,6 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
     """Add new items, in the caller's transaction.
 
     Args:
-        stream: the stream of the atoms.
         atoms: unsaved atoms: all for the stream itself, or all candidates of one person.
         requested_by: for the jobs that become due.
 

@@ -58,10 +58,8 @@ class ConsolidationInput(ProcessInput):
 
     Args:
         stream: the stream at the time of the claim.
-        request: the engine's input.
         fixed: lines that were written by hand.
         lines: the other lines of the text.
-        observations: the waiting observations.
     """
 
     prompt_version: PromptVersion

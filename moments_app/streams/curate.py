@@ -36,7 +36,6 @@ def evict(atom: MemoryAtom, *, requested_by: str) -> None:
     """Remove an item from every context and search, or a line from its stream's text. No line may contain the item.
 
     Args:
-        atom: the item.
         requested_by: `operator:…`.
 
     Raises:
@@ -64,7 +63,6 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     """Restore an evicted item.
 
     Args:
-        atom: the item.
         requested_by: `operator:…`.
 
     Raises:
@@ -83,8 +81,6 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     """Move an item to another stream of the same person. Move a shard's item to another shard.
 
     Args:
-        atom: the item.
-        stream: the destination.
         requested_by: `operator:…`.
 
     Raises:

@@ -251,7 +251,6 @@ class Again:
     """Turns whose memories were withdrawn, to be formed again.
 
     Args:
-        turns: the turns of this run.
         is_cut: whether only a part of their range is included.
         rest: ranges of later runs.
         unreadable: ranges of archived turns, before or among those, that can't be read.

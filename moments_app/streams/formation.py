@@ -53,7 +53,6 @@ class FormationInput(ProcessInput):
         session: the session, with its counters at the claim.
         streams: by their labels in the engine's input.
         own_name: the name under which the user speaks; blank if the turns have no names.
-        request: the engine's input.
         messages: the messages that the engine receives, by sequence.
         last_sequence: the last turn that this run forms.
         known: the person's current statements, by their numbers in the prompt.
@@ -140,11 +139,8 @@ def formation_input(
     """Return the input of a formation.
 
     Args:
-        session: the session of the turns.
-        turns: the turns to form.
         shown: the turns with content, as engines read them.
         streams: the streams that the session feeds, by label.
-        prompt: the active prompt.
         known: the existing items of the streams.
     """
     own = own_name(session, shown)
@@ -238,13 +234,7 @@ def _drafted(episodes: BuildInput, engine: Engine) -> Built | None:
 
 
 def parts_of(formation: FormationInput | None, build: BuildInput | None, number: int = 1) -> list[Part]:
-    """Return the requests about a session that can share a call.
-
-    Args:
-        formation: the formation of its statements.
-        build: the build of its moments.
-        number: the number of the session in the call.
-    """
+    """Return the requests about a session that can share a call."""
     parts = []
     if build and (only := only_request(build)):
         request, chunk = only

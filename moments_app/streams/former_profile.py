@@ -24,12 +24,10 @@ class FormerLine:
     """A line of a profile.
 
     Args:
-        text, heading: from the profile.
         sources: primary keys of its turns.
         actor: the writer; in an export only the kind.
         is_pinned: whether an operator wrote it over an engine's line.
         engine: the engine that wrote it; blank for people.
-        created_at: when it was added.
         ended_at, ended_by: when and by whom it was removed; None: it is current.
     """
 
@@ -54,11 +52,8 @@ class FormerProfile:
     """A profile.
 
     Args:
-        summary: its text.
         lines: its stored lines, in their order.
-        interests, preferred_topics: phrases.
         sources: primary keys of a phrase's turns, by its attribute and the lowercase phrase.
-        updated_at: when it was last changed.
     """
 
     summary: str
@@ -80,7 +75,6 @@ def statements_of(
     """Return the columns of the statements that replace a profile's lines and phrases.
 
     Args:
-        profile: a person's profile.
         known: hashes of current and ended statements.
         holding: hashes of current statements; None: all. Text that people wrote stays if it is not among them.
     """

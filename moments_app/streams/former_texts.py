@@ -15,11 +15,7 @@ class FormerVersion:
     """A text after a consolidation.
 
     Args:
-        text: the text.
         lines: primary keys of the observations in each line, None for a line written by hand. Empty if not recorded.
-        engine: the engine that wrote it.
-        time: when it was written.
-        job: primary key of its job.
     """
 
     text: str

@@ -35,7 +35,6 @@ def known_of_each(user: UserProfile, of_sessions: Iterable[Mapping[str, MemorySt
     """Return the existing items for each of a person's sessions.
 
     Args:
-        user: the person.
         of_sessions: the streams that each session feeds, by label.
     """
     sessions = list(of_sessions)

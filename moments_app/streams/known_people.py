@@ -133,11 +133,7 @@ def names_of(user: int) -> frozenset[str]:
 
 
 def rebuild_known_people(pks: Collection[int]) -> None:
-    """Rebuild the names and relationships of known people from their statements, in the caller's transaction.
-
-    Args:
-        pks: primary keys.
-    """
+    """Rebuild the names and relationships of known people from their statements, in the caller's transaction."""
     people = list(KnownPerson.objects.filter(pk__in=pks).order_by("pk"))
     names = {user: names_of(user) for user in {person.user_id for person in people}}
     for person in people:
@@ -161,7 +157,6 @@ def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], 
 
     Args:
         said: the statements, in the order of `in_profile`.
-        names: the user's names.
     """
     named = [(one, found) for one in said if (found := named_in(one, names))]
     held = [found for one, found in named if one.state != MemoryAtom.State.ENDED]
@@ -171,12 +166,7 @@ def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], 
 
 
 def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
-    """Return the person whom a statement is about; None if it is about the user alone.
-
-    Args:
-        said: the statement.
-        names: the user's names.
-    """
+    """Return the person whom a statement is about; None if it is about the user alone."""
     if said.about_kind == MemoryAtom.About.PERSON:
         return NamedPerson(said.subject, "") if said.subject else None
     named = named_person(said.content)
@@ -191,7 +181,6 @@ class People:
     """The people in a user's memory, including those added here.
 
     Args:
-        known: the known people.
         add: adds a person with a key and a name.
     """
 
@@ -203,7 +192,6 @@ class People:
         """Return the person who has this name and relationship.
 
         Args:
-            named: the named person.
             adds: add the person if nobody matches. Otherwise return None, also if several match.
         """
         alike = [one for one in self.known if _is_called(one, named.name)]

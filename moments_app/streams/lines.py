@@ -22,7 +22,6 @@ class Line:
     """A line of the current text.
 
     Args:
-        text: its text.
         carries: primary keys of its observations.
         is_by_hand: whether a person wrote it; it then stays unchanged.
     """

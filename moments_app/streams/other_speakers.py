@@ -22,8 +22,6 @@ def other_speakers(session: Session, turns: Iterable[Message], own: str) -> froz
     """Return the names of the other people who speak in turns of a session.
 
     Args:
-        session: the session.
-        turns: some of its turns.
         own: the name under which the user speaks.
     """
     named = {turn.name for turn in turns if turn.role in SPEECH} - {"", session.agent_id}
@@ -46,7 +44,6 @@ def told_of_themselves(text: str, sources: Sequence[Message], others: Collection
     """Return the name of another speaker who makes a statement about themselves; blank if the user took part.
 
     Args:
-        text: a statement.
         sources: its turns, oldest first.
         others: the names of the other speakers.
     """

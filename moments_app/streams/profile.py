@@ -92,7 +92,6 @@ def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
 
     Args:
         said: texts that were written into the profile, and statements in the order of `in_profile`.
-        zone: the person's time zone.
     """
     own = [one for one in said if one.attribute not in WRITTEN]
     opening = [one.content for one in said if one.attribute == SUMMARY]

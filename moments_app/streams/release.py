@@ -82,7 +82,6 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
         candidate: the source, which stays private, as do matching candidates.
         wording: the text that others see.
         actor: `operator:…`.
-        note: a note for operators.
 
     Raises:
         CannotRelease: the wording quotes its source or exists already, or the candidate is no longer in memory.
@@ -285,7 +284,6 @@ def take_release_back(release: Release, actor: str) -> None:
 
     Args:
         release: the release, with its stream and item.
-        actor: who revokes it.
     """
     for wider in release.wider.standing().select_related("stream", "atom"):
         take_release_back(wider, actor)

@@ -33,7 +33,6 @@ class Rewording:
     """A fact's text before and after.
 
     Args:
-        before: the old text.
         after: the new text; blank: none.
         fact: the whole old text, if `before` is one of its sentences. It names the people whom the sentence is about.
     """

@@ -65,9 +65,6 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
     """Replace the lines of a locked stream's text, and return the new lines in order.
 
     Args:
-        stream: the stream.
-        texts: the texts of the lines.
-        cause: the cause of the changes.
         columns: column values for new lines.
     """
     there = list(stream.atoms.lines())
@@ -132,7 +129,6 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
     """Undo the last consolidation: restore the lines before it, and return absorbed items to the waiting ones.
 
     Args:
-        stream: the stream of the text.
         requested_by: `key:…`, `operator:…` or `job:…`.
 
     Raises:
@@ -172,9 +168,7 @@ def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     that no line contains wait again. Lines that people wrote are kept, and lines that they removed stay removed.
 
     Args:
-        stream: the stream.
         time: the time of the first of them.
-        cause: the cause of the changes.
     """
     atoms = list(changed_since(stream.pk, time).select_for_update(no_key=True))
     before: dict[int, dict[str, Any]] = {}

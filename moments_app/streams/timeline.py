@@ -44,7 +44,6 @@ class Timeline(NamedTuple):
 
     Args:
         subjects: the names by which the statements call them; empty for a known person.
-        attribute: the attribute.
         about: the primary key of the known person: two with the same name have two timelines.
     """
 
@@ -63,9 +62,7 @@ class End:
     """How a fact ended.
 
     Args:
-        until: the end of its validity.
         at: the time of the statement that ended it.
-        by: the fact that ended it.
         is_wrong: whether it was never true.
     """
 
@@ -80,7 +77,6 @@ def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
 
     Args:
         atoms: atoms of people; atoms without an attribute have no timeline.
-        cause: the cause of the changes.
 
     Returns:
         The facts that ended, or are valid again.
@@ -100,12 +96,7 @@ def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
 
 
 def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
-    """Return the timeline of a fact.
-
-    Args:
-        atom: the fact.
-        names: the names of the fact's user.
-    """
+    """Return the timeline of a fact."""
     is_of_user = atom.subject in names and atom.about_kind != MemoryAtom.About.PERSON
     if atom.about_id and not is_of_user:
         return Timeline(frozenset(), atom.attribute, atom.about_id)
@@ -165,7 +156,6 @@ def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
 
     Args:
         plans: a locked person's plans. The plans' streams are locked next, as in corrections and additions.
-        cause: the cause of the changes.
     """
     lock_rows(MemoryStream.objects.filter(atoms__in=plans))
     changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
@@ -182,7 +172,6 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
     """Answer whether a fact ended another. A blank decision removes the answer.
 
     Args:
-        question: the question.
         decision: one of `Contradiction.Decision`, or blank.
         requested_by: `operator:…`.
 

@@ -60,7 +60,6 @@ class SummaryInput(ProcessInput):
 
     Args:
         summary: the version to write, which is `processing`.
-        request: the engine's input.
         source_ids: primary keys of its source messages, including those of the base that are still in the window.
         unreadable: ranges of archived turns that it should have covered too.
     """
@@ -212,9 +211,7 @@ def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None
     """Queue the next version, in the caller's transaction. Return None if none is due or one is in progress.
 
     Args:
-        session: the session whose round ended.
         end: sequence of the turn that ended it; None: none did.
-        requested_by: for the job.
     """
     due = {session: end} if end is not None and is_due(session, end) else {}
     return next(iter(_begin_each(due, requested_by=requested_by)), None)
@@ -230,7 +227,6 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
     """Return True if the end of a round makes a summary due.
 
     Args:
-        session: the session whose round ended.
         end: sequence of the turn that ended it.
         may_be_read: whether a context may have been requested since the session's last summary.
     """

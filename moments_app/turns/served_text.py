@@ -45,7 +45,6 @@ class TextLine:
     """A line of a text.
 
     Args:
-        text: its text.
         is_neutral: whether it means nothing alone, as an identifier in JSON.
     """
 
@@ -129,7 +128,6 @@ def served_hashes(texts: Iterable[str], quoted: Iterable[str] = (), query: str =
     """Return the hashes of the lines of served texts, and whether each only quotes.
 
     Args:
-        texts: the served texts.
         quoted: the messages that they quote, word for word.
         query: the message for which they are served. It is not memory, so its lines are excluded.
     """
@@ -162,7 +160,6 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
     """Return the places of the platform's lines, including blank lines between them.
 
     Args:
-        lines: the lines of a text.
         served: hashes of previously served lines, and whether each only quotes.
     """
     runs: list[list[int]] = [[]]  # of lines that were served

@@ -101,7 +101,6 @@ def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None =
     """Return the ends of turns by their primary key.
 
     Args:
-        user: the person.
         messages: primary keys of the person's turns.
         as_of: only ends that were known at that time; None: now.
     """

@@ -14,7 +14,6 @@ class Line:
     """A line of a text.
 
     Args:
-        text: its text.
         heading: its heading; blank for none.
     """
 

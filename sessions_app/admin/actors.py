@@ -13,19 +13,12 @@ from sessions_app.models import ApiKey
 from sessions_app.models.event import KEY_ACTOR, named_actor
 
 
-def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str, *, name: str = "key_name") -> Any:
-    """Annotate rows with the name of the key in their actor column, if the operator may see keys.
-
-    Args:
-        request: The operator's request.
-        rows: The rows to show.
-        column: The column with the actor.
-        name: The name of the annotation.
-    """
+def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> Any:
+    """Annotate rows with `key_name`, the name of the key in their actor column, if the operator may see keys."""
     if not may_see(request, ApiKey):
-        return rows.annotate(**{name: Value("")})
+        return rows.annotate(key_name=Value(""))
     named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY_ACTOR) + 1)).values("name")
-    return rows.annotate(**{name: Subquery(named[:1])})
+    return rows.annotate(key_name=Subquery(named[:1]))
 
 
 def actor_column(column: str, description: str) -> Any:

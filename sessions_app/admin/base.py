@@ -277,7 +277,6 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
     """Return rows where one of the fields starts with the term. Uses one index per field.
 
     Args:
-        queryset: The rows to search.
         term: The operator's search term. Blank returns all rows.
         fields: Field names, as in `filter`.
     """

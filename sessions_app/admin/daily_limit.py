@@ -36,7 +36,6 @@ def usage_context(request: HttpRequest, row: Model) -> dict[str, Any]:
     """Return the context of `limits/usage.html`; empty if the operator may not see usage.
 
     Args:
-        request: The request of the page.
         row: A key, an application, or the limits of one.
     """
     if not request.user.has_perm("sessions_app.view_dailyusage"):

@@ -15,8 +15,6 @@ def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> Safe
     """Escape a text, and mark the words of a query in it, in any inflected form.
 
     Args:
-        text: The text that the search found.
-        words: The words of the query.
         most: The maximum number of characters to show, from shortly before the first match. 0 shows all.
     """
     places = list(lexemes.places_of(text, words))

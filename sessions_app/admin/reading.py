@@ -4,13 +4,14 @@ Pages and lists name the people whose data they show. The middleware logs them a
 the page. A page that can't be logged isn't shown.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db import OperationalError
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
 
 from sessions_app.api.errors import unavailable
 from sessions_app.database.statement_timeouts import Unavailable
@@ -22,7 +23,6 @@ class Reading:
     """The people whose data a page shows.
 
     Args:
-        page: The name of the page.
         people: The primary keys of the people.
     """
 
@@ -53,21 +53,17 @@ def note_reading(request: HttpRequest, page: str, people: Iterable[int]) -> None
     reading.people.update(people)
 
 
-class ReadingMiddleware:
+class ReadingMiddleware(MiddlewareMixin):
     """Logs whose data each returned page showed."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        answer = self.get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         reading: Reading | None = getattr(request, "reading", None)
-        if reading is None or not reading.people or answer.status_code != 200:
-            return answer
+        if reading is None or not reading.people or response.status_code != 200:
+            return response
         try:
             Event.objects.note_reading(
                 reading.people, actor=f"operator:{request.user.get_username()}", page=reading.page, address=request.path
             )
         except OperationalError as error:
             return unavailable(request, Unavailable(error))
-        return answer
+        return response

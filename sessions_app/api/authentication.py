@@ -118,11 +118,7 @@ class KeyConfirmed(first_statement.Provider):
 
 
 class Issuer(Protocol):
-    """An issuer of tokens that represent API keys.
-
-    Attributes:
-        prefix: The prefix of its tokens.
-    """
+    """An issuer of tokens that represent API keys."""
 
     prefix: str
 

@@ -18,11 +18,7 @@ API_PREFIX = "/api/"
 
 
 class _Refused(APIException):
-    """A `Refusal` as an exception of DRF.
-
-    Args:
-        refusal: The refusal to return.
-    """
+    """A `Refusal` as an exception of DRF."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(str(refusal), refusal.code)

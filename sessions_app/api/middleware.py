@@ -5,6 +5,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
 from rest_framework.exceptions import AuthenticationFailed
 
 from sessions_app.api.authentication import confirm, confirming
@@ -14,27 +15,20 @@ from sessions_app.database.database_roles import ADMIN
 from sessions_app.database.statement_timeouts import Kind, Unavailable, serving
 
 
-class BodyLimitMiddleware:
+class BodyLimitMiddleware(MiddlewareMixin):
     """Rejects bodies over `API_MAX_BODY_BYTES` or without a declared length, whatever web server is in front."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path.startswith(API_PREFIX):
-            if "chunked" in request.headers.get("Transfer-Encoding", "").lower():
-                return error_response(
-                    411, "length_required", "Send a Content-Length header. Chunked bodies are not accepted."
-                )
-            length = request.headers.get("Content-Length") or "0"
-            if length.isdecimal() and int(length) > settings.API_MAX_BODY_BYTES:
-                limit = settings.API_MAX_BODY_BYTES
-                return error_response(
-                    413,
-                    "too_large",
-                    f"The body has {length} bytes; the limit is {limit}. Send fewer messages per request.",
-                )
-        return self.get_response(request)
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        if not request.path.startswith(API_PREFIX):
+            return None
+        if "chunked" in request.headers.get("Transfer-Encoding", "").lower():
+            text = "Send a Content-Length header. Chunked bodies are not accepted."
+            return error_response(411, "length_required", text)
+        length, limit = request.headers.get("Content-Length") or "0", settings.API_MAX_BODY_BYTES
+        if length.isdecimal() and int(length) > limit:
+            text = f"The body has {length} bytes; the limit is {limit}. Send fewer messages per request."
+            return error_response(413, "too_large", text)
+        return None
 
 
 class LimitsMiddleware:

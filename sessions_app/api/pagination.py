@@ -58,11 +58,7 @@ class RowPagination(BasePagination):
         return Response({self.things: data, "total": self.total, "has_more": self.has_more})
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON schema of a page.
-
-        Args:
-            schema: The schema of its rows.
-        """
+        """Return the JSON schema of a page."""
         fields = {self.things: schema, "total": {"type": "integer"}, "has_more": {"type": "boolean"}}
         return {"type": "object", "properties": fields, "required": sorted(fields)}
 

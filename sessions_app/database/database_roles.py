@@ -29,11 +29,7 @@ WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker
 
 @dataclass(frozen=True)
 class Role:
-    """A role for transactions.
-
-    Args:
-        role: The name of the role.
-    """
+    """A role for transactions."""
 
     role: str
 
@@ -195,7 +191,6 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
     """Return the SQL for an administrator, for table owners who may not create roles.
 
     Args:
-        owner: The owner of the tables.
         web, worker: The logins to create for these processes. Blank for none.
     """
     all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)

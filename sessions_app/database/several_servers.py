@@ -37,7 +37,6 @@ def read_for_page(request: HttpRequest, read: Callable[[], T]) -> T:
     """Return a page, or its data. Changes that others made within the last minute may be missing.
 
     Args:
-        request: The request for the page.
         read: Creates the page. It only reads rows, and may be called twice.
     """
     return _readers[0].from_replica(request, read) if _readers else read()

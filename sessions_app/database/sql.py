@@ -77,9 +77,7 @@ def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[An
     """Return the rows of a query, each with the values of its other columns.
 
     Args:
-        model: The model of the rows.
         sql: Selects `columns` first. If it has several statements, the last one returns the rows.
-        parameters: The parameters of the statement.
     """
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
@@ -102,7 +100,6 @@ def first(
     """Return the first row of a query, with the values of its other columns. None if there is no row.
 
     Args:
-        model: The model of the row.
         sql, parameters: As in `read`.
     """
     return next(iter(read(model, sql, parameters)), None)

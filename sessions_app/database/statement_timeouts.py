@@ -82,9 +82,6 @@ def limited(kind: Kind) -> Iterator[None]:
     """Limit how long the block waits for the database. A nested block replaces the limits of its outer block.
 
     A long request has no deadline.
-
-    Args:
-        kind: The kind of the request.
     """
     if kind is Kind.LONG and (ends := deadline()):
         ends.lift()
@@ -100,7 +97,6 @@ def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
     """Serve a request in the block. Limit how long it waits for the database, and which rows it sees.
 
     Args:
-        kind: The kind of the request.
         role: The role of its transactions until the person is known.
     """
     with limited(kind), taking(role):

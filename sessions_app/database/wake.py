@@ -79,7 +79,6 @@ class Bell:
     """Wakes this process when a notification arrives on its database connection.
 
     Args:
-        channels: The channels to listen to.
         interrupt: A file descriptor that also wakes it when it becomes readable.
     """
 

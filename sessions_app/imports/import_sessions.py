@@ -58,10 +58,8 @@ class Statement:
     """A fact about a person that another system stored.
 
     Args:
-        where: Its position in the file.
         source: The system, as `import:…`.
         user_id, agent_id: The person and the agent. A blank agent is the default one.
-        text: A sentence.
         said_at: When the system learned it.
         valid_from, valid_until: When it was true. None if unknown.
         ended_at: When the system learned that it was no longer true.
@@ -246,7 +244,6 @@ class _Known:
 
     Args:
         users: The people whose sessions they are.
-        portion: The records, by session.
     """
 
     def __init__(self, users: Sequence[UserProfile], portion: list[list[Record]]) -> None:
@@ -271,12 +268,7 @@ class _Known:
         return self._sessions.get((place.user_id, place.session_id))
 
     def checked(self, batch: list[Record], hashes: list[str]) -> tuple[list[Record], list[Rejected]]:
-        """Return the records that a session doesn't have, and those that can't be added.
-
-        Args:
-            batch: Records of one session.
-            hashes: The hashes of their content.
-        """
+        """Return the records that a session doesn't have, and those that can't be added."""
         place, session = batch[0].place, self._session_of(batch)
         stored = self._stored[session.pk] if session else {}
         said = self._said.setdefault((place.user_id, place.session_id), dict(stored))

@@ -64,9 +64,6 @@ class LocatedValue:
 class Source:
     """A file on disk, opened again for each pass.
 
-    Args:
-        path: The path of the file.
-
     Raises:
         Unreadable: It isn't a file on disk, it can't be opened, or it is a truncated zip file.
     """
@@ -138,11 +135,7 @@ class Source:
             line = self._file.readline(CHUNK)
 
     def elements(self, what: str = "conversation") -> Iterator[LocatedValue | Rejected]:
-        """Yield the elements of a JSON array. In a zip, read each `conversations.json` or `conversations-000.json`.
-
-        Args:
-            what: The name of an element.
-        """
+        """Yield the elements of a JSON array. In a zip, read each `conversations.json` or `conversations-000.json`."""
         self._file = self.path.open("rb")
         with self._file:
             if not self.is_zip:

@@ -52,8 +52,6 @@ class ApiKeyManager(models.Manager["ApiKey"]):
             name: What the key is for.
             user: The key's person. None for a service key.
             application: The primary key of a service key's application.
-            scope: The key's scope.
-            expires_at: When the key expires.
         """
         prefix, secret = f"{'u' if user else ''}{secrets.token_hex(6)}", secrets.token_urlsafe(32)
         key = self.create(

@@ -68,9 +68,7 @@ class Standing:
     """A subject's usage and limits on a day.
 
     Args:
-        subject: The subject.
         day: The day in UTC.
-        used: The usage on that day.
         limits: The limits by the names of amounts.
     """
 
@@ -105,12 +103,7 @@ class Standing:
 
 
 class LimitReached(Refusal):
-    """A daily limit is reached.
-
-    Args:
-        standing: The subject's usage and limits.
-        name: The name of the limit.
-    """
+    """A daily limit is reached."""
 
     code, status = "daily_limit", 429
 
@@ -196,7 +189,6 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         """Add to subjects' usage of a day. Return their new totals in the same order.
 
         Args:
-            used: The amounts to add.
             day: The day in UTC. The default is today.
         """
         day = day or today()

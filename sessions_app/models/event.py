@@ -41,7 +41,6 @@ class EventQuerySet(models.QuerySet["Event"]):
         Args:
             people: The primary keys of the people whose data the page shows.
             actor: operator:….
-            page: The name of the page.
             address: The page's path. It contains primary keys, but no other data.
         """
         now = timezone.now()

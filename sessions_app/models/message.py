@@ -65,10 +65,6 @@ CASE WHEN external_id IS NOT NULL AND retracted_at IS NULL THEN decode({SAID_HAS
 
 
 class MessageQuerySet(SearchedQuerySet["Message"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return only this person's messages."""
-        return self.filter(user=user)
-
     def turns(self) -> Self:
         return self.filter(kind=Message.Kind.TURN)
 
@@ -257,7 +253,6 @@ class Message(Searched):
         default. An import creates millions of turns.
 
         Args:
-            session: The session.
             fields: Field values by attribute name. Fields with a constant default may be left out.
         """
         turn = cls.__new__(cls)

@@ -1,12 +1,13 @@
 """The base of tables with full-text search."""
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from django.db import models
 from django.db.models.expressions import RawSQL
 
 from sessions_app import lexemes
+from sessions_app.models.user_profile import OfPersonQuerySet, Row
 
 
 class WordsAttribute:
@@ -38,10 +39,7 @@ class WordsField(models.Field):  # type: ignore[type-arg]
         return "NULL::tsvector", ()
 
 
-Row = TypeVar("Row", bound=models.Model)
-
-
-class SearchedQuerySet(models.QuerySet[Row]):
+class SearchedQuerySet(OfPersonQuerySet[Row]):
     def matching(self, text: str) -> Self:
         """Return the rows that contain all words of `text` in any form; see `lexemes.all_of`."""
         has_words = "search_vector @@ %s::tsquery"  # without the table's name, because a subquery uses an alias

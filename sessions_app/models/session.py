@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from sessions_app.database.sql import columns, first
 from sessions_app.models.event import Event
-from sessions_app.models.user_profile import UserProfile
+from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
@@ -42,16 +42,11 @@ def _inactive_before() -> datetime:
     return timezone.now() - timedelta(minutes=settings.SESSION_COMPACTION.inactive_after_minutes)
 
 
-class SessionQuerySet(models.QuerySet["Session"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return only this person's sessions."""
-        return self.filter(user=user)
-
+class SessionQuerySet(OfPersonQuerySet["Session"]):
     def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
         """Return one session of this person, or None if the person has none with this id.
 
         Args:
-            user: The person.
             session_id: The session's id, which the application chose.
             locked: Whether to lock the session against other writers.
         """

@@ -3,7 +3,7 @@
 import re
 import zoneinfo
 from collections.abc import Collection, Iterable
-from typing import Self
+from typing import Self, TypeVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
@@ -16,6 +16,7 @@ from django.db.models.functions import Concat, Left
 from sessions_app.database.sql import insert_unless_there
 from sessions_app.models.application import DEFAULT, Application
 
+Row = TypeVar("Row", bound=models.Model)
 PROFILE_LIST_MAX = 50
 DERIVED = ("summary", "interests", "preferred_topics")  # derived from statements about the person
 EDITED = (*DERIVED, "timezone")  # changes to these notify the memory app
@@ -171,3 +172,11 @@ def united(known: Iterable[str], new: Iterable[str]) -> list[str]:
         if text:
             merged.setdefault(text.casefold(), text)
     return list(merged.values())[-PROFILE_LIST_MAX:]
+
+
+class OfPersonQuerySet(models.QuerySet[Row]):
+    """Rows whose `user` is the person that they belong to."""
+
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Return this person's rows. Without a person, return none, rather than rows of no person."""
+        return self.filter(user=user) if user else self.none()

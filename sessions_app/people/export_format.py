@@ -63,7 +63,6 @@ class Restored:
     """A row that is being restored.
 
     Args:
-        line: The line of the file.
         columns: The values of the row. Initially the fields of the line.
         row: The row, once it is created.
         weight: Its approximate size in memory, in bytes.
@@ -82,7 +81,6 @@ class Column:
     """A field that differs between the file and the table, or that is restored differently.
 
     Args:
-        name: The name of the field.
         lookup: The lookup of its value in the table. Blank if it is the name.
     """
 
@@ -142,7 +140,6 @@ class NameOf(Column):
     """The id of another row of the person, instead of its primary key.
 
     Args:
-        name: The name of the field.
         column: The column that refers to the other row.
         to: The table of the other row.
         by: The field with the other row's id.

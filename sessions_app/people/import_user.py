@@ -45,12 +45,7 @@ class NotAnExport(Refusal):
 
 
 class ExportFile:
-    """An export that is being read.
-
-    Args:
-        path: The path of the zip.
-        archive: The open zip.
-    """
+    """An export that is being read."""
 
     def __init__(self, path: Path, archive: ZipFile) -> None:
         self._path, self._archive = path, archive
@@ -160,7 +155,6 @@ class Importing:
     """An import in progress.
 
     Args:
-        export: The file.
         user: The person that it is restored to.
         counts: The number of added rows by file.
         added: The primary keys of added rows, by table and by their ids in the export.
@@ -231,7 +225,6 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
     """Restore a person from an export.
 
     Args:
-        path: The path of the zip.
         application: The primary key of the person's new application.
         user_id: The person's new id. None keeps the id in the export.
 

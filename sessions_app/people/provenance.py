@@ -20,8 +20,6 @@ class Provenance:
     """The person of a table's rows, their sources, and how they are exported, erased and restored.
 
     Args:
-        model: the table.
-        files: the files of an export with its rows.
         person: the lookup from a row to its person.
         made_of: the columns that refer to the sources of a row. Empty for user input and logs.
         made_by: the names of the processes that create and rebuild such rows.

@@ -84,9 +84,7 @@ class Span:
     """The turns of one session and month in a file.
 
     Args:
-        turns: A hash of the turns.
         byte_offset: The start of the span in the file.
-        byte_count: The length of the span.
         sha256: The hash of its bytes.
         blocks: The first turn of each part, and the part's offset in the span.
     """
@@ -215,7 +213,6 @@ def store(content: PackedFile, name: str) -> str:
     """Write a file into the storage and read it back. Its name survives a crash only after `sync_folder`.
 
     Args:
-        content: The content of the file.
         name: The preferred name.
 
     Returns:
@@ -316,9 +313,7 @@ def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[s
     Reads only that part, and trusts its checksum. That suffices to show a turn, but not to delete anything.
 
     Args:
-        name: The name of the file.
         offset: The start of the part.
-        sequences: The sequences of the wanted turns.
 
     Raises:
         ArchiveError: The file is missing, or the part is damaged.

@@ -54,7 +54,6 @@ def read_archived(user: UserProfile, places: Collection[TurnPlace]) -> dict[Turn
 
     Args:
         user: The owner of the turns. Other people's turns are not found.
-        places: The places of the turns.
 
     Returns:
         The text by place. Turns that aren't archived, or whose file can't be read, are missing.

@@ -58,8 +58,6 @@ def restore_archive(session: Session, *, actor: str, month: date | None = None) 
     """Restore archived turns, and remove them from their files.
 
     Args:
-        session: The session of the turns.
-        actor: The actor, for the event log.
         month: The first day of the month. None for all months.
 
     Raises:

@@ -65,7 +65,6 @@ class Retained:
         held_sessions: Sessions with such turns that are under legal hold.
         failed_sessions: Sessions left unchanged because the storage failed.
         failures: A sentence for each of the first failed sessions.
-        seconds: The duration of the run.
     """
 
     sessions: int = 0
@@ -177,8 +176,6 @@ class RemovableTurns:
     """The oldest turns of a session, up to the first that must stay.
 
     Args:
-        session: The session.
-        turns: The turns.
         end: The sequence after the last of them.
         is_overdue: Whether the turn at `end` is past the retention period too.
     """
@@ -292,7 +289,6 @@ def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) ->
     """Remove turns of a locked session from its transcript.
 
     Args:
-        turns: All of the turns.
         take: Removes some of them, and returns their number.
 
     Returns:
@@ -330,10 +326,7 @@ class MonthOfTurns:
     """The removable turns of one session and month, which go into one span of a file.
 
     Args:
-        session: The session.
         month: The first day of the month.
-        turns: The turns.
-        first_sequence, last_sequence: The range of the turns.
         old: The existing archive of this month, if any.
         added: A hash of the turns as they were written.
     """

@@ -39,7 +39,6 @@ def let_go(user_pk: int, names: Collection[str]) -> None:
     """Remove turns that no row refers to from files, after the caller's transaction commits.
 
     Args:
-        user_pk: The person.
         names: The names of files that lost archives in this transaction.
     """
     rows = Archive.objects.filter(user_id=user_pk, name__in=names)

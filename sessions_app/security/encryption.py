@@ -24,7 +24,6 @@ def seal(text: bytes, about: str) -> bytes:
     """Encrypt a text.
 
     Args:
-        text: The encoded text.
         about: An id of the text's row. It is required for decryption.
     """
     nonce = os.urandom(_NONCE_BYTES)

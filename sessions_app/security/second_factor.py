@@ -35,7 +35,6 @@ class Offer:
     """A key that a login may confirm as its second factor. Nothing is stored before a correct code is entered.
 
     Args:
-        login: The login that may use it.
         key: Hexadecimal. The default is a new key.
     """
 
@@ -158,7 +157,6 @@ def remove(login: User, *, actor: str) -> None:
     """Remove the second factor and the recovery codes.
 
     Args:
-        login: The login.
         actor: The actor: operator:….
     """
     for kind in (TOTPDevice, StaticDevice):

@@ -22,7 +22,6 @@ class Role:
     """A named set of permissions.
 
     Args:
-        name: The name of the role.
         group: The group with the permissions, which `migrate` sets.
         may: A sentence about what the role allows.
         may_not: A sentence about what it doesn't allow.

@@ -34,7 +34,6 @@ def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
     """Return the fields of a chat message in the format of our API.
 
     Args:
-        raw: The message.
         tools: Tool names by call id. The calls of this message are added.
 
     Raises:

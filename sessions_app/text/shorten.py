@@ -5,7 +5,6 @@ def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
     """Shorten a long text to its beginning and end.
 
     Args:
-        text: Any text.
         max_chars: The maximum number of characters to keep, not counting the notice in the middle.
         hint: Where the whole text can be read.
 

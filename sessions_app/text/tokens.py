@@ -64,7 +64,6 @@ def estimate_tokens(text: str, payload: Any = None) -> int:
     """Return the estimated tokens of a message, rounded up. 0 for an empty text.
 
     Args:
-        text: The content.
         payload: The structured content, counted as JSON.
     """
     if payload is not None:

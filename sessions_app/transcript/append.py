@@ -117,7 +117,6 @@ class Batch:
 
     Args:
         session: The session. It is created if it doesn't exist.
-        messages: The messages to append.
         title: The session's title, if it has none.
     """
 
@@ -153,7 +152,6 @@ def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WO
     A second call for the same messages does nothing.
 
     Args:
-        messages: The messages to store.
         most_bytes: The maximum number of bytes to index now. `index_words` indexes the rest within a minute. None: all.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]

@@ -110,7 +110,6 @@ def end_round(
 
     Args:
         user: The owner of the session.
-        begun: The round.
         answer: The model's answer, or None.
         round_id: The id from `begin_round`.
         unanswered: Why there is no answer.

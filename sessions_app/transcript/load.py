@@ -150,8 +150,6 @@ def page_of_messages(
     Partition events among the turns are included and not counted.
 
     Args:
-        session: The session.
-        limit: The maximum number of turns.
         after, before: The sequence before or after the page.
         kinds: The kinds of turns. The rows of archived ones are returned without their text.
     """

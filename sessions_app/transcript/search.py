@@ -64,7 +64,6 @@ class Mention:
     """The first turn of a session that has the words. Later turns may only repeat it.
 
     Args:
-        sequence: The sequence of the turn.
         others: The number of other turns of the session that have the words.
         excerpt: An excerpt of its text, or `ARCHIVED`.
     """

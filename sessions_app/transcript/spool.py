@@ -28,12 +28,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Spool:
-    """The file of a round, locked by this process.
-
-    Args:
-        path: The path of the file.
-        file: Its descriptor.
-    """
+    """The file of a round, locked by this process."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._path, self._file = path, file
@@ -45,7 +40,6 @@ class Spool:
 
         Args:
             user_id, session_id, application: The round's owner.
-            record: The first record.
 
         Raises:
             OSError: It can't be created.
@@ -123,7 +117,6 @@ def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, A
     The file is removed when the block ends without an exception.
 
     Args:
-        path: The path of the file.
         patiently: Wait if another process is storing it.
     """
     path = _taken(path)

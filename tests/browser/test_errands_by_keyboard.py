@@ -1,17 +1,12 @@
 """The first tasks of docs/admin.md, each from the dashboard to its end, with the keyboard only."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
 from playwright.sync_api import Page, expect
-from pydantic import SecretStr
-from pytest_django.fixtures import Settings
 
-from memoryproject.conf import ChatSettings
 from moments_app.engines.interface import CallRecord
 from moments_app.models import EngineCall, FailureGroup, Job, MemoryAtom, PromptResource
 from moments_app.models.engine_call import EngineCallQuerySet
@@ -20,7 +15,6 @@ from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.security.staff import role_of
 from sessions_app.transcript.append import NewMessage, append
 from tests.browser.keyboard import Keyboard
-from tests.support import openai_server as behave
 from tests.support.extras import needs
 from tests.support.jobs import build
 from tests.support.lives import CHILD, MAYA, say
@@ -48,21 +42,6 @@ def built(ada: UserProfile) -> Session:
     session = append(ada, "s1", batch).session
     assert build(session).status == Job.Status.COMPLETED
     return session
-
-
-@pytest.fixture
-def upstream(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    settings.SPOOL_DIR = tmp_path / "spool"
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
-    with OpenAIServer() as server:
-        server.always(behave.content("Noted."))
-        settings.CHAT = ChatSettings(
-            upstream_base_url=server.base_url,
-            upstream_api_key=SecretStr("upstream-key"),
-            memory_timeout_seconds=30,
-        )
-        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
-        yield server
 
 
 def test_a_colleague_can_be_invited(tab: Page, keys: Keyboard) -> None:
@@ -217,7 +196,9 @@ def test_a_prompt_can_be_changed_tried_activated_and_rolled_back(
 
 
 @needs("lab")
-def test_a_chat_of_a_test_person_shows_the_sources_of_memory(tab: Page, keys: Keyboard, upstream: OpenAIServer) -> None:
+def test_a_chat_of_a_test_person_shows_the_sources_of_memory(
+    tab: Page, keys: Keyboard, upstream: OpenAIServer, kept_receipts: None
+) -> None:
     keys.open("Playground")
     keys.skip()
     keys.fill("Name", "tess")

@@ -5,8 +5,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from moments_app.models import Job
-from sessions_app.models import ApiKey, UserProfile
-from tests.support.api import Api
+from sessions_app.models import UserProfile
 from tests.support.jobs import work_off
 from tests.support.transcript import talk
 
@@ -39,25 +38,6 @@ def test_an_operator_can_cancel_a_waiting_job(tab: Page, ada: UserProfile) -> No
     tab.get_by_role("button", name="Cancel").click()
     expect(tab.locator(".rem-badge").first).to_have_text("cancelled")
     expect(tab.get_by_role("button", name="Retry now")).to_be_visible()
-
-
-def test_an_operator_can_create_copy_and_revoke_a_key(tab: Page, ada: UserProfile) -> None:
-    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    tab.goto("/admin/sessions_app/apikey/add/")
-    tab.locator("#id_name").fill("a partner")
-    tab.get_by_role("radio", name="read:").check()
-    tab.get_by_role("button", name="Save", exact=True).click()
-    tab.get_by_role("button", name="Copy").click()
-    expect(tab.get_by_role("button", name="Copied")).to_be_visible()
-    text = str(tab.evaluate("navigator.clipboard.readText()"))
-    assert Api(text).get("users/ada").status_code == 200
-    tab.get_by_role("link", name="View key").click()
-    expect(tab.locator(".rem-badge").first).to_have_text("active")
-    tab.get_by_text("Revoke…").click()
-    tab.get_by_role("button", name="Revoke this key").click()
-    expect(tab.locator(".rem-badge").first).to_have_text("revoked")
-    assert Api(text).get("users/ada").status_code == 401
-    assert ApiKey.objects.get().state == "revoked"
 
 
 def test_the_charts_are_drawn(tab: Page, ada: UserProfile) -> None:

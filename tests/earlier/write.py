@@ -12,7 +12,6 @@ import gzip
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -98,20 +97,12 @@ def post(key: str, path: str, data: dict[str, object]) -> int:
 
 
 def work_off() -> None:
-    """Run all pending work: the entries of the queue, and the jobs that replaced them in newer releases."""
-    from django.utils.module_loading import import_string
-    from django_q.models import OrmQ
-
+    """Run all pending work."""
+    from moments_app.jobs.runner import run_job
     from moments_app.models import Job
 
-    while entry := OrmQ.objects.order_by("id").first():
-        task = entry.task
-        entry.delete()
-        import_string(task["func"])(*task["args"], **task["kwargs"])
-    with suppress(ImportError):
-        run_job = import_string("moments_app.jobs.runner.run_job")
-        while job := Job.objects.due().order_by("id").first():
-            run_job(job.job_id)
+    while job := Job.objects.due().order_by("id").first():
+        run_job(job.job_id)
 
 
 def dumped() -> str:

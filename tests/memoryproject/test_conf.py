@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import call_command
 
 from memoryproject import conf, embeddings
 from memoryproject.conf import BASE_DIR
+from tests.support.commands import printed
 from tests.support.processes import manage
 
 WRONG = [
@@ -164,6 +163,4 @@ def test_the_secret_key_is_generated_once_and_only_its_owner_can_read_it(tmp_pat
 
 
 def test_the_table_in_the_docs_is_current() -> None:
-    out = StringIO()
-    call_command("settings_table", stdout=out)
-    assert out.getvalue().strip() in (BASE_DIR / "docs" / "settings.md").read_text()
+    assert printed("settings_table").strip() in (BASE_DIR / "docs" / "settings.md").read_text()

@@ -18,6 +18,7 @@ from moments_app.models import PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI, install_shipped_prompts
 from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
+from tests.support.commands import printed
 from tests.support.processes import environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -120,10 +121,9 @@ def test_schedules_are_registered_once_and_changed_intervals_are_restored(transa
         "retain": None,
         "vacuum": None,
     }
-    out = StringIO()
-    call_command("schedules", stdout=out)
-    assert "count_words: every 1 min" in out.getvalue()
-    assert "retain: daily at 03:00 UTC" in out.getvalue()
+    out = printed("schedules")
+    assert "count_words: every 1 min" in out
+    assert "retain: daily at 03:00 UTC" in out
 
 
 def test_a_daily_task_runs_at_its_time_of_day_whenever_it_was_registered(transactional_db: None) -> None:

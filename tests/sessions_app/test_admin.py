@@ -15,18 +15,12 @@ from sessions_app.models.event import USER_READ
 from sessions_app.people.erase import erase_user
 from tests.support.api import Api
 from tests.support.operator import operator
-from tests.support.pages import MAX_QUERIES, queries_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 KEYS = reverse("admin:sessions_app_apikey_changelist")
 EVENTS = reverse("admin:sessions_app_event_changelist")
 NEW_KEY = reverse("admin:sessions_app_apikey_add")
-
-
-@pytest.fixture
-def root(transactional_db: None) -> Client:
-    return operator()
 
 
 def profile_url(user: UserProfile) -> str:
@@ -229,20 +223,6 @@ def test_an_event_shows_its_payload_in_words_and_keys_by_name(root: Client, ada:
     assert "<dt>is forced</dt><dd>yes</dd>" in page and "<dt>ids</dt><dd>1, 2, 3, 4</dd>" in page
     viewer = operator("view_event").get(EVENTS).content.decode()
     assert f"key {key.prefix}" in viewer and "shop front" not in viewer  # without permission to view keys
-
-
-@pytest.mark.slow
-def test_the_log_takes_a_constant_number_of_queries(root: Client, ada: UserProfile) -> None:
-    session = ada.sessions.create(session_id="s1")
-
-    def add(number: int) -> None:
-        for n in range(number):
-            Event.objects.create(type=f"t{n}", actor="x", user_pk=ada.pk, session_pk=session.pk)
-
-    add(1)
-    few = queries_of(root, EVENTS)
-    add(60)
-    assert queries_of(root, EVENTS) == few <= MAX_QUERIES
 
 
 def test_an_action_needs_a_post_and_an_existing_row(root: Client) -> None:

@@ -1,6 +1,6 @@
 """Every page of the admin, found by iterating over its URLs, so new pages are included automatically."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -9,8 +9,9 @@ from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db.models import Model
 from django.test import Client
-from django.urls import URLPattern, URLResolver, reverse
+from django.urls import URLPattern, reverse
 
+from drill.trust.operator_pages import named_patterns
 from moments_app.models import MemoryAtom
 from sessions_app.models import Session, UserProfile
 from sessions_app.security.staff import invitation_to
@@ -49,7 +50,7 @@ def every_address() -> list[Address]:
     admin.autodiscover()
     found = [
         Address(str(pattern.name), reverse(f"admin:{pattern.name}", kwargs=_arguments(route, pattern)))
-        for route, pattern in _patterns(admin.site.get_urls())
+        for route, pattern in named_patterns(admin.site.get_urls())
         if pattern.name not in NOT_OURS
     ]
     return sorted(set(found), key=lambda address: address.url)
@@ -78,15 +79,6 @@ def _html(client: Client, address: Address) -> str:
     is_html = answer.headers.get("Content-Type", "").startswith("text/html")
     answer.close()
     return answer.content.decode() if answer.status_code == 200 and is_html else ""
-
-
-def _patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
-    for pattern in patterns:
-        route = before + str(pattern.pattern)
-        if isinstance(pattern, URLResolver):
-            yield from _patterns(pattern.url_patterns, route)
-        elif pattern.name:  # Django's redirects of old URLs have no name
-            yield route, pattern
 
 
 def _arguments(route: str, pattern: URLPattern) -> dict[str, str]:

@@ -1,5 +1,8 @@
 """Runs jobs in the test's process, and checks the results."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from moments_app.jobs.recovery import recover_jobs
@@ -8,6 +11,8 @@ from moments_app.models import Job, Moment
 from moments_app.moments.build import BuildMoments
 from moments_app.recall.count_words import CountWords
 from sessions_app.models import Message, Session, UserProfile
+from tests.support.concurrency import on_its_own_connection
+from tests.support.openai_server import OpenAIServer
 
 
 def queued_job_ids() -> list[str]:
@@ -24,6 +29,21 @@ def work_off(rounds: int = 60) -> None:
         if not Job.objects.open().exists():
             return
     raise AssertionError(f"open after {rounds} rounds: {list(Job.objects.open().values('status', 'error'))}")
+
+
+@contextmanager
+def running(server: OpenAIServer, *jobs: Job) -> Iterator[None]:
+    """Run jobs in threads. In the block, they wait for the answers of their engines. After it, they have ended."""
+    server.hold()
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        runs = [pool.submit(on_its_own_connection, run_job, job.job_id) for job in jobs]
+        try:
+            server.wait_for_held(len(jobs))
+            yield
+        finally:
+            server.release()
+    for run in runs:
+        run.result()
 
 
 def build(session: Session, **asked: Any) -> Job:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from moments_app.models.atom import content_hash
 from sessions_app.lexemes import whole_words
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.user_profile import OfPersonQuerySet
 
 QUESTION_MAX_CHARS = 4_000
 EXPECTED_MAX_CHARS = 4_000
@@ -20,11 +21,7 @@ KEPT_DAYS = 400  # how long results are stored
 NO_WORD = "Enter at least one word that can be searched for."
 
 
-class ProbeQuerySet(models.QuerySet["Probe"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return a person's probes."""
-        return self.filter(user=user)
-
+class ProbeQuerySet(OfPersonQuerySet["Probe"]):
     def about(self, session: Session) -> Self:
         """Return the probes that concern a session: asked there, with evidence there, or not bound to a session."""
         concerned = Q(session=session) | Q(source_session=session) | Q(session=None)
@@ -112,11 +109,7 @@ class Probe(models.Model):
             raise ValidationError({"question": "This person already has a probe with this question."})
 
 
-class ProbeResultQuerySet(models.QuerySet["ProbeResult"]):
-    def for_user(self, user: UserProfile | None) -> Self:
-        """Return the results of a person's probes."""
-        return self.filter(user=user)
-
+class ProbeResultQuerySet(OfPersonQuerySet["ProbeResult"]):
     def expired(self) -> Self:
         """Return the results older than `KEPT_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=KEPT_DAYS))

@@ -31,8 +31,6 @@ class Draft:
     """A probe to save.
 
     Args:
-        question: The question.
-        expected: The expected answer.
         session: The session to ask in. None for the person's latest session.
         source_session: The session with the evidence.
         evidence: The sequences of its turns.
@@ -51,7 +49,6 @@ def draft_from(session: Session, sequence: int) -> Draft | None:
     """Return the probe that a turn suggests: the user's turn as the question, and the reply as the expected answer.
 
     Args:
-        session: The session of the turn.
         sequence: The sequence of the question, or of its answer.
 
     Returns:
@@ -80,7 +77,6 @@ def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
 
     Args:
         user: The person of the probe and its sessions.
-        draft: The probe.
         created_by: key:… or operator:….
 
     Returns:

@@ -36,7 +36,6 @@ class Measure:
         words_found, words_count: Numbers of the expected answer's words.
         missing_words: The first of the missing words.
         evidence_found, evidence_count: Numbers of evidence turns.
-        tokens: The tokens of the context.
         refs: The addresses of its items, by layer.
         problem: Why there is no context. Blank if there is one.
     """
@@ -62,9 +61,7 @@ def measured(probe: Probe, evidence: Sequence[Message], envelope: Envelope) -> M
     """Measure a context.
 
     Args:
-        probe: The context's probe.
         evidence: The evidence turns that exist.
-        envelope: The context.
     """
     items = _items(probe, envelope)
     stems = frozenset[str]().union(*(stems_in(item.text) for item in items))

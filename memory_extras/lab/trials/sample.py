@@ -45,7 +45,6 @@ def sample_of(resource: PromptResource, size: int) -> list[int]:
     """Choose a prompt's sample: the latest item of each person, those with probes first, and short ones last.
 
     Args:
-        resource: The prompt.
         size: The maximum number of items.
     """
     newest = _streams() if is_about_streams(resource) else _sessions()
@@ -83,7 +82,6 @@ def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTria
     """Create a trial of a version, and of the active one if that is different.
 
     Args:
-        version: The version to try.
         size: The size of the sample.
         requested_by: operator:….
     """

@@ -40,7 +40,6 @@ class TrialAnswer:
         version: The text. An unsaved version has no primary key.
         answer: The return value of `think`. None if the engine failed.
         error: Why it failed. Blank otherwise.
-        calls: The engine calls.
     """
 
     version: PromptVersion
@@ -67,7 +66,6 @@ class Trial:
         input: The process's input for the engine.
         is_again: Whether the process had no new input, so its last run was repeated.
         answers: One result per text.
-        process: The name of the process.
     """
 
     input: ProcessInput

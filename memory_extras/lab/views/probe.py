@@ -41,7 +41,6 @@ class ShownResult:
     """A result for the page.
 
     Args:
-        result: The saved result.
         places: The items of the context.
         changes: What changed since the previous result.
     """

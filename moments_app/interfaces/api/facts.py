@@ -193,7 +193,6 @@ def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]
     """Return a page of a person's facts in the form of `FactList`, using at most two statements.
 
     Args:
-        user: the person.
         values: validated by `FactsQuery`.
     """
     facts = _in_time(MemoryAtom.objects.statements_of(user), values).select_related(*SHOWN)
@@ -312,9 +311,7 @@ def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, request
 
     Args:
         fact: a fact of the acting person.
-        order: the order.
         values: validated by `FactPatch` or `WithdrawQuery`.
-        requested_by: the caller.
 
     Raises:
         CannotCorrect: the fact can't be corrected in its current state.

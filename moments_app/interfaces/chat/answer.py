@@ -29,7 +29,6 @@ class Answer:
     """A model's answer: the first choice of a completion.
 
     Args:
-        text: the text.
         calls: tool calls, by their position.
         model: the upstream's name of the model.
         finish_reason: why it ended; blank if it didn't.
@@ -83,7 +82,6 @@ class Answer:
         """Return the answer as a turn for the transcript; None if it is empty.
 
         Args:
-            metadata: the metadata of the turn.
             is_whole: whether the answer is complete; tool calls of an incomplete answer are dropped.
         """
         calls = [self._whole_call(number) for number in sorted(self.calls)] if is_whole else []

@@ -13,10 +13,8 @@ class ChatError(Refusal):
     """An error without a class of its own.
 
     Args:
-        status: the HTTP status.
         code: for programs.
         message: for people; quotes no conversation.
-        headers: headers of the response.
     """
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:

@@ -15,12 +15,7 @@ from moments_app.interfaces.chat.protocols import CHAT
 
 @dataclass
 class Passed:
-    """The response that the caller receives.
-
-    Args:
-        status: its status.
-        content: its body.
-    """
+    """The response that the caller receives."""
 
     status: int = 0
     content: bytearray = field(default_factory=bytearray)
@@ -45,7 +40,6 @@ def pass_on(session: ChatSession, body: dict[str, Any]) -> Passed:
     Call this in a thread without an event loop, and outside any transaction: it waits for the upstream.
 
     Args:
-        session: the session of the call.
         body: the body of the call, which doesn't request a stream.
 
     Raises:

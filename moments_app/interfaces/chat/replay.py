@@ -71,7 +71,6 @@ def replay(paths: Iterable[Path], *, patiently: bool = False) -> None:
     """Store rounds. Files of rounds that fail are kept.
 
     Args:
-        paths: the paths of their files.
         patiently: wait for other processes that are storing one.
     """
     away = 0

@@ -28,7 +28,6 @@ class Entry:
     """A message of a body, with the parts of the body that contain it.
 
     Args:
-        role: the role of the message.
         parts: the original parts.
     """
 
@@ -43,7 +42,6 @@ class ChatRequest:
     Args:
         body: the body as JSON.
         data: the original bytes.
-        entries: its messages.
         turns: its messages except system messages, which are instructions to the model.
     """
 
@@ -182,7 +180,6 @@ def new_message(message: Any, tools: dict[str, str]) -> NewMessage:
     """Return a chat message as a turn for the transcript.
 
     Args:
-        message: the original message.
         tools: names of tools by the ids of earlier calls; this message's calls are added.
 
     Raises:

@@ -44,8 +44,6 @@ class Round:
     """The messages of a call and the part of the answer received so far.
 
     Args:
-        session: its session.
-        sent: the call's messages.
         protocol: a key of `PROTOCOLS`.
         context_id: the id of the model's context; blank for none.
         round_id: in the external ids of its turns.
@@ -55,7 +53,6 @@ class Round:
         is_stream: whether it answers with a stream.
         heard: the received bytes.
         incomplete: why the answer is incomplete; blank if it is complete.
-        ended_at: when it ended.
     """
 
     session: ChatSession

@@ -27,7 +27,6 @@ class WriteAhead:
     """A round in progress, and where it is stored.
 
     Args:
-        heard: the round.
         file: its spool; None if it can't be written.
     """
 
@@ -44,7 +43,6 @@ class WriteAhead:
         """Commit the message. If that fails, spool it.
 
         Args:
-            said: the round.
             seconds: time limit for the database.
         """
         try:

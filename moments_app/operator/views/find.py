@@ -26,10 +26,7 @@ class Hit(NamedTuple):
     """A search hit.
 
     Attributes:
-        url: its page.
-        name: its name.
         text: its text, with the matching words marked.
-        row: its row.
     """
 
     url: str
@@ -42,7 +39,6 @@ class Group(NamedTuple):
     """The hits of one kind.
 
     Attributes:
-        title: the title of its list.
         hits: the first hits.
         more: the URL of the list with all hits; blank if these are all.
     """

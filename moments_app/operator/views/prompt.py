@@ -104,8 +104,6 @@ class PromptEditor(PromptPage):
 
         Args:
             form: the submitted form, to continue editing; None: the requested version, the active one, or the newest.
-            status: the status of the response.
-            more: further context for the template.
         """
         newest = self.row.versions.first()
         shown = self._version_asked_for() or self.row.active_version or newest

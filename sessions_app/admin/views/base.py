@@ -111,7 +111,6 @@ class OperatorView(View):
             row: The row whose history gets the entry.
             do: Makes the change. May raise a `Refusal`.
             log: The entry in the row's history.
-            message: The message to the operator.
             about: Names the row in an error message, for pages that show several rows.
         """
         try:
@@ -123,12 +122,7 @@ class OperatorView(View):
 
 
 class OperatorPage(OperatorView):
-    """A page with its own template.
-
-    Attributes:
-        template_name: The page's template.
-        title: The page's heading.
-    """
+    """A page with its own template."""
 
     template_name = ""
     title = ""
@@ -137,12 +131,7 @@ class OperatorPage(OperatorView):
         return self.page()
 
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
-        """Render the page.
-
-        Args:
-            status: The status of the response.
-            more: Additional context for the template.
-        """
+        """Render the page."""
         shown = self.context() | {"title": self.get_title()} | more
         site = self.admin.admin_site.each_context(self.request)
         return render(self.request, self.template_name, site | shown, status=status)

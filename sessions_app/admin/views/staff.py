@@ -110,10 +110,6 @@ class LoginAction(RowAction[User]):
     def do(self, one: User, by: User) -> None:
         """Change a login.
 
-        Args:
-            one: The login.
-            by: The operator.
-
         Raises:
             Refusal: The change is not allowed.
         """

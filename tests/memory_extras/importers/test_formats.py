@@ -15,6 +15,7 @@ from memoryproject.conf import BASE_DIR, RollingSummarySettings
 from moments_app.models import Job, Summary
 from moments_app.turns.tool_pairs import pair_safe_boundary, tool_calls
 from sessions_app.models import Message, Session, UserProfile
+from tests.support.commands import printed
 from tests.support.exports import AT, as_array, as_lines, as_zip, chatgpt, claude, node, said
 from tests.support.memory import peak_memory
 from tests.support.processes import environment
@@ -23,9 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def imported(path: Path, **options: Any) -> str:
-    out, options = StringIO(), {"user": "ada"} | options
-    call_command("import_sessions", str(path), stdout=out, stderr=StringIO(), **options)
-    return out.getvalue()
+    return printed("import_sessions", str(path), stderr=StringIO(), **({"user": "ada"} | options))
 
 
 def refused(path: Path, **options: Any) -> str:

@@ -1,16 +1,11 @@
 """The playground: a test person chats through the chat endpoint, and the page shows memory next to the chat."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
-from pydantic import SecretStr
-from pytest_django.fixtures import Settings
 
-from memoryproject.conf import ChatSettings
 from moments_app.models import ContextReceipt, Job
 from sessions_app.models import Event, Message, UserProfile
 from tests.support import openai_server as behave
@@ -19,24 +14,9 @@ from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, page, queries_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("kept_receipts")]
 
 PLAYGROUND = reverse("admin:sessions_app_userprofile_playground")
-
-
-@pytest.fixture
-def upstream(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    settings.SPOOL_DIR = tmp_path / "spool"
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
-    with OpenAIServer() as server:
-        server.always(behave.content("Noted."))
-        settings.CHAT = ChatSettings(
-            upstream_base_url=server.base_url,
-            upstream_api_key=SecretStr("upstream-key"),
-            memory_timeout_seconds=30,
-        )
-        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
-        yield server
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from io import StringIO
 from typing import Any
 
 import httpx2
@@ -20,6 +19,7 @@ from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, Re
 from sessions_app.models import ApiKey, Application, Event, LoginLimit, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
+from tests.support.commands import printed
 from tests.support.concurrency import wait_until_somebody_waits
 from tests.support.daily_limits import limit
 from tests.support.live import live_site
@@ -36,11 +36,6 @@ AUTHORIZE = "/admin/sessions_app/apikey/authorize/"
 @pytest.fixture(autouse=True)
 def _on(settings: Settings) -> None:
     let_ask(settings, SITE, open_registration=True)
-
-
-@pytest.fixture
-def root(transactional_db: None) -> Browser:
-    return operator()
 
 
 @pytest.fixture
@@ -409,9 +404,7 @@ def test_open_registration_can_be_disabled_and_an_operator_can_always_register(
     let_ask(settings, SITE)
     assert Browser().post("/register", said, content_type="application/json").status_code == 404
     assert "registration_endpoint" not in Browser().get("/.well-known/oauth-authorization-server").json()
-    out = StringIO()
-    call_command("register_assistant", "Cursor", redirect=[BACK], stdout=out)
-    client = Assistant.objects.get(client_id=out.getvalue().strip())
+    client = Assistant.objects.get(client_id=printed("register_assistant", "Cursor", redirect=[BACK]).strip())
     pages = [root.get(AUTHORIZE, query_params=asked(one)).content.decode() for one in (client, itself)]
     assert ["is not verified" in page for page in pages] == [False, True]
     assert granted(root, client)["scope"] == "read write"

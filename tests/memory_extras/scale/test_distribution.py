@@ -22,6 +22,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from tests.conftest import DISTRIBUTED
 from tests.support.cluster import Cluster, other_cluster
+from tests.support.commands import printed
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,12 +37,10 @@ def test_a_schema_editor_sends_begin_in_a_separate_message(transactional_db: Non
 
 def distribute(*options: str) -> str:
     """Return the output of the command. The next connection uses the settings that it made."""
-    said = StringIO()
     try:
-        call_command("distribute", *options, stdout=said)
+        return printed("distribute", *options)
     finally:
         connection.close()
-    return said.getvalue()
 
 
 def execute(statement: str) -> None:

@@ -22,6 +22,7 @@ from memoryproject.postgresql import programs
 from moments_app.models import EmbeddingModel, Moment
 from sessions_app.models import Archive, Message, UserProfile
 from sessions_app.retention.retain import retain
+from tests.support.commands import printed
 from tests.support.furnished import furnish
 from tests.support.kept_rows import KeptRows
 from tests.support.object_store import ObjectStore
@@ -95,10 +96,8 @@ def restoring(other: str, tmp_path: Path, settings: Settings) -> Callable[..., s
     settings.DATA_DIR = tmp_path / "elsewhere"
 
     def restore(path: Path, **options: object) -> str:
-        out = StringIO()
         with connected_to(OTHER):
-            call_command("restore", str(path), stdout=out, **options)
-        return out.getvalue()
+            return printed("restore", str(path), **options)
 
     return restore
 
@@ -122,11 +121,9 @@ def test_row_34_the_key_is_encrypted_with_a_passphrase_or_the_output_warns(
     passphrase.write_text("correct horse battery staple\n")
     wrong.write_text("incorrect\n")
     there, settings.DATA_DIR = settings.DATA_DIR, tmp_path
-    out = StringIO()
-    call_command("backup", str(tmp_path / "clear"), stdout=out)
-    assert "THE KEY IS NOT ENCRYPTED" in out.getvalue()
+    assert "THE KEY IS NOT ENCRYPTED" in printed("backup", str(tmp_path / "clear"))
     assert key.read_bytes() in (tmp_path / "clear").read_bytes()
-    call_command("backup", str(tmp_path / "sealed"), passphrase_file=passphrase, stdout=out)
+    call_command("backup", str(tmp_path / "sealed"), passphrase_file=passphrase)
     assert key.read_bytes() not in (tmp_path / "sealed").read_bytes()
     settings.DATA_DIR = there
     with pytest.raises(CommandError, match="--passphrase-file"):

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.models import ContextReceipt, MemoryAtom
@@ -21,13 +20,7 @@ from tests.support.retention import cover
 from tests.support.tables import rows_read
 from tests.support.transcript import arrived_when_said
 
-
-@pytest.fixture(autouse=True)
-def _receipts(settings: Settings) -> None:
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
-
-
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "kept_receipts")]
 
 BEFORE = "I live in Oslo near the harbor."
 MARK = "(since 3 March 2025: Bergen)"

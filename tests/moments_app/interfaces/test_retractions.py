@@ -1,11 +1,10 @@
 """Retraction over REST and by command."""
 
 import re
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from moments_app.models import Moment, Retraction
 from moments_app.provenance.retract import TurnsAreArchived
@@ -13,6 +12,7 @@ from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support.api import Api
+from tests.support.commands import printed
 from tests.support.jobs import build, work_off
 from tests.support.retention import cover
 from tests.support.transcript import retracted, talk
@@ -103,19 +103,14 @@ def test_a_session_with_a_retraction_can_be_deleted(service: Api, session: Sessi
 
 
 class TestCommand:
-    def run(self, *args: str) -> str:
-        out = StringIO()
-        call_command("retract", *args, stdout=out)
-        return out.getvalue()
-
     def test_the_command_previews_retracts_and_undoes(self, session: Session) -> None:
-        said = self.run("ada", "s1", "--sequences", "3,7-9", "--dry-run")
+        said = printed("retract", "ada", "s1", "--sequences", "3,7-9", "--dry-run")
         assert said.startswith("Would retract 4 turns") and retracted() == []
-        said = self.run("ada", "s1", "--sequences", "3,7-9", "--reason", "planted")
+        said = printed("retract", "ada", "s1", "--sequences", "3,7-9", "--reason", "planted")
         assert retracted() == [3, 7, 8, 9]
         made = re.search(r"Retraction (\S+):", said)
         assert made
-        assert "undone" in self.run("--undo", made[1])
+        assert "undone" in printed("retract", "--undo", made[1])
         assert retracted() == []
 
     @pytest.mark.slow
@@ -134,5 +129,5 @@ class TestCommand:
     )
     def test_errors_of_the_command_say_what_is_wrong(self, session: Session, args: tuple[str, ...], told: str) -> None:
         with pytest.raises(CommandError, match=told):
-            self.run(*args)
+            printed("retract", *args)
         assert retracted() == []

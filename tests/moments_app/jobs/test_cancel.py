@@ -1,9 +1,6 @@
 """Canceling a job: its row decides, whatever its run is doing."""
 
-import threading
-
 import pytest
-from django.db import connection
 
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
@@ -15,6 +12,7 @@ from sessions_app.models import Session, UserProfile
 from tests.support.jobs import (
     assert_each_compacted_turn_is_in_exactly_one_moment,
     queued_job_ids,
+    running,
     snapshot,
     work_off,
 )
@@ -28,20 +26,6 @@ BY = "operator:root"
 
 def asked(process: str, session: Session) -> Job:
     return Job.objects.request(process, session, requested_by="test", force=True)
-
-
-def held(job: Job, server: OpenAIServer) -> threading.Thread:
-    """Run the job in a thread. The block starts while the engine is being called."""
-
-    def work() -> None:
-        run_job(job.job_id)
-        connection.close()
-
-    server.hold()
-    thread = threading.Thread(target=work)
-    thread.start()
-    server.wait_for_held(1)
-    return thread
 
 
 def test_a_cancelled_queued_job_never_runs(ada: UserProfile) -> None:
@@ -59,10 +43,8 @@ def test_a_job_cancelled_during_the_engine_call_writes_nothing(ada: UserProfile,
     session = talk(ada, 50)
     before = snapshot(session)
     job = asked("build_moments", session)
-    thread = held(job, model_server)
-    cancel(job, actor=BY)
-    model_server.release()
-    thread.join()
+    with running(model_server, job):
+        cancel(job, actor=BY)
     assert snapshot(session) == before
     job.refresh_from_db()
     assert job.is_cancelled
@@ -73,10 +55,8 @@ def test_a_cancelled_embedding_writes_no_vector(ada: UserProfile, embeddings_ser
     stream = MemoryStream.objects.ensure_of_person(ada, "default")
     stream.atoms.create(user=ada, atom_type="fact", content="Ada lives in Turin.")
     job = Job.objects.request("embed", user_id=ada.pk, requested_by="test")
-    thread = held(job, embeddings_server)
-    cancel(job, actor=BY)
-    embeddings_server.release()
-    thread.join()
+    with running(embeddings_server, job):
+        cancel(job, actor=BY)
     assert not FactEmbedding.objects.filter(**whose_memories(job)).exists()
     job.restart()
     work_off()
@@ -87,14 +67,12 @@ def test_a_cancelled_embedding_writes_no_vector(ada: UserProfile, embeddings_ser
 def test_only_the_new_run_of_a_retried_cancelled_job_writes(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)
     job = asked("build_moments", session)
-    thread = held(job, model_server)
-    cancel(job, actor=BY)
-    job.refresh_from_db()
-    job.restart()
-    assert Job.objects.take(job.job_id) is not None
-    before = snapshot(session)
-    model_server.release()
-    thread.join()
+    with running(model_server, job):
+        cancel(job, actor=BY)
+        job.refresh_from_db()
+        job.restart()
+        assert Job.objects.take(job.job_id) is not None
+        before = snapshot(session)
     assert snapshot(session) == before  # the canceled run has no claim on the new attempt
     Job.objects.update(status="queued")
     work_off()
@@ -141,10 +119,8 @@ def test_a_cancelled_summary_is_given_up_and_not_restarted(ada: UserProfile, rol
 def test_a_cancelled_settling_changes_nothing_in_the_session(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 50)  # quiet, because its messages are old
     settling = asked("settle", session)
-    thread = held(settling, model_server)
-    cancel(settling, actor=BY)
-    model_server.release()
-    thread.join()
+    with running(model_server, settling):
+        cancel(settling, actor=BY)
     settling.refresh_from_db()
     session.refresh_from_db()
     assert settling.status == "skipped"

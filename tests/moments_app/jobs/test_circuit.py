@@ -2,13 +2,11 @@
 
 import time
 from datetime import timedelta
-from io import StringIO
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -25,6 +23,7 @@ from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Event, Message, Session, UserProfile
 from tests.support import openai_server as behave
+from tests.support.commands import printed
 from tests.support.concurrency import at_once
 from tests.support.openai_server import Behaviour, Handler, OpenAIServer
 from tests.support.transcript import talk
@@ -514,9 +513,7 @@ class TestTheCommand:
     """`manage.py build_moments` reports why a job is not run."""
 
     def said(self) -> str:
-        out = StringIO()
-        call_command("build_moments", user="ada", session="s1", force=True, stdout=out)
-        return out.getvalue()
+        return printed("build_moments", user="ada", session="s1", force=True)
 
     def test_a_held_job_is_reported_with_its_engine(self, model_server: OpenAIServer) -> None:
         opened(model_server)

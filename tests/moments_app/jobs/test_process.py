@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
-from django_q.models import OrmQ, Schedule
-from django_q.signing import SignedPackage
+from django_q.models import Schedule
 
 from memoryproject import schedules
 from memoryproject.schedules import UnknownSchedule, register_schedules, run_schedule
@@ -28,15 +26,13 @@ from moments_app.jobs.steer import cancel
 from moments_app.models import EngineCall, Job, PromptResource, PromptVersion
 from moments_app.models.job import TASK
 from sessions_app.models import Event, Session, UserProfile
+from tests.support.commands import printed
 from tests.support.extras import needs
 from tests.support.jobs import queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.operator import operator
 from tests.support.pages import change_url, list_url, page
-from tests.support.processes import worker
 from tests.support.tables import everything
 from tests.support.transcript import talk
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,11 +61,6 @@ def prompt(_greeting_app: None, transactional_db: None) -> PromptResource:
 def session(ada: UserProfile) -> Session:
     """A session of Ada that needs a title."""
     return talk(ada, 4)
-
-
-@pytest.fixture
-def root(transactional_db: None) -> Client:
-    return operator()
 
 
 def asked(session: Session) -> Job:
@@ -130,9 +121,7 @@ class TestAProcessOfAnotherApp:
         row = Schedule.objects.get(name="greet")
         assert (row.func, row.args, row.minutes) == ("memoryproject.schedules.run_schedule", "('greet',)", 15)
         assert "Queue greetings for sessions without one." in page(root, list_url(Schedule))
-        out = StringIO()
-        call_command("run_schedule", "greet", dry_run=True, stdout=out)
-        assert out.getvalue() == "jobs: 1\n"
+        assert printed("run_schedule", "greet", dry_run=True) == "jobs: 1\n"
         assert not Job.objects.filter(process="greet").exists()
         run_schedule("greet")
         assert Job.objects.filter(process="greet").count() == 1
@@ -190,37 +179,16 @@ class TestNames:
         assert job.is_cancelled
 
 
-def queue_as_before(function: str, *args: object) -> None:
-    """Queue a call in the format of an earlier release."""
-    task = {"id": "1", "name": "n", "func": function, "args": args, "kwargs": {}}
-    OrmQ.objects.create(key="memory", payload=SignedPackage.dumps(task), lock=timezone.now())
-
-
 @pytest.mark.slow
-def test_migrate_adopts_jobs_queued_by_an_older_release(transactional_db: None) -> None:
-    queue_as_before("moments_app.tasks.run_job", "a job")
-    queue_as_before(schedules.RUN_TASK, "retain")
-    queue_as_before("sessions_app.tasks.remove_archives", 5)
+def test_migrate_replaces_the_schedules_of_an_older_release(transactional_db: None) -> None:
     Schedule.objects.create(func=schedules.RUN_TASK, name="share_alike", args="('share_alike',)")
     Job.objects.request_task("share_alike", schedules.RUN_TASK, "share_alike", requested_by="schedule")
     Schedule.objects.filter(name="form_memories").update(func="moments_app.tasks.form_memories", args=None)
     call_command("migrate", verbosity=0)
-    assert not OrmQ.objects.exists()
-    [job] = Job.objects.filter(process=TASK)
-    assert signing.loads(job.params["call"], salt=TASK) == ["sessions_app.tasks.remove_archives", [5], {}]
+    assert not Job.objects.filter(process=TASK).exists()
     assert not Schedule.objects.filter(name="share_alike").exists()
     row = Schedule.objects.get(name="form_memories")
     assert (row.func, row.args) == ("memoryproject.schedules.run_schedule", "('form_memories',)")
-
-
-@pytest.mark.slow
-def test_the_watchdog_adopts_jobs_queued_by_an_older_release_after_migrate(
-    transactional_db: None,
-) -> None:
-    queue_as_before("sessions_app.tasks.remove_archives", 5)
-    with worker():
-        wait_until(Job.objects.filter(task__startswith="remove_archives", status="completed").exists)
-    assert not OrmQ.objects.exists()
 
 
 def test_an_unsigned_call_is_not_run(transactional_db: None, tmp_path: Path) -> None:

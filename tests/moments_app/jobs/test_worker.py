@@ -5,7 +5,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -263,12 +263,18 @@ class TestTurns:
         assert "Sort Key: job.run_after" not in plan
 
 
-@pytest.mark.slow
-def test_an_endless_task_is_aborted(transactional_db: None, settings: Settings) -> None:
-    settings.JOB_SECONDS = 1
-    async_task("time.sleep", 600)
+def serve_while(happens: Callable[[], object]) -> None:
+    """Serve scheduled tasks in this process until a function, called in another thread, returns."""
+
+    def end_this_worker_afterwards() -> None:
+        try:
+            happens()
+        finally:
+            connection.close()
+            os.kill(os.getpid(), signal.SIGTERM)
+
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
-    ending = threading.Thread(target=end_this_worker_when_a_task_failed)
+    ending = threading.Thread(target=end_this_worker_afterwards)
     ending.start()
     try:
         Worker([Lane.SCHEDULED]).serve()
@@ -276,45 +282,31 @@ def test_an_endless_task_is_aborted(transactional_db: None, settings: Settings) 
         for number, handler in before.items():
             signal.signal(number, handler)
         ending.join()
+
+
+@pytest.mark.slow
+def test_an_endless_task_is_aborted(transactional_db: None, settings: Settings) -> None:
+    settings.JOB_SECONDS = 1
+    async_task("time.sleep", 600)
+    serve_while(lambda: wait_until(Job.objects.filter(process=TASK, held_by="backoff").exists))
     job = Job.objects.get(process=TASK)
     assert (job.status, job.attempts, job.held_by) == ("queued", 1, "backoff")
     assert job.error.startswith("TookTooLong in ")
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)  # no timer is left that would end a later job
 
 
-def end_this_worker_when_a_task_failed() -> None:
-    try:
-        wait_until(Job.objects.filter(process=TASK, held_by="backoff").exists)
-    finally:
-        connection.close()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 @pytest.mark.slow
 def test_an_idle_worker_finds_a_task_after_a_lost_notification(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_worker, "IDLE", 0.2)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
-    ending = threading.Thread(target=queue_a_task_silently_and_end_this_worker)
-    ending.start()
-    try:
-        Worker([Lane.SCHEDULED]).serve()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        ending.join()
-    assert Job.objects.get(process=TASK).status == "completed"
-
-
-def queue_a_task_silently_and_end_this_worker() -> None:
-    try:
+    def queue_a_task_silently() -> None:
         time.sleep(1)  # until the worker is idle
         async_task("time.sleep", 0)  # tests send no notifications
         wait_until(Job.objects.filter(process=TASK, status="completed").exists)
-    finally:
-        connection.close()
-        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(jobs_worker, "IDLE", 0.2)
+    serve_while(queue_a_task_silently)
+    assert Job.objects.get(process=TASK).status == "completed"
 
 
 @pytest.mark.slow

@@ -1,11 +1,9 @@
 """Building moments, with the real database and a real model server."""
 
 import json
-import threading
 from typing import Any
 
 import pytest
-from django.db import connection
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -25,6 +23,7 @@ from tests.support.jobs import (
     assert_each_compacted_turn_is_in_exactly_one_moment,
     build,
     queued_job_ids,
+    running,
     work_off,
 )
 from tests.support.openai_server import OpenAIServer
@@ -341,31 +340,17 @@ class TestWhat:
         assert "rem://prompts/missing" in job.error
 
 
+def forced(session: Session) -> Job:
+    return Job.objects.request("build_moments", session, requested_by="test", force=True)
+
+
 class TestMeanwhile:
     """Changes while the engine is working."""
 
-    def held_build(self, session: Session, server: OpenAIServer) -> tuple[threading.Thread, Job]:
-        """A forced build in a thread, held in the engine."""
-        job = Job.objects.request("build_moments", session, requested_by="test", force=True)
-
-        def work() -> None:
-            try:
-                run_job(job.job_id)
-            finally:
-                connection.close()
-
-        server.hold()
-        thread = threading.Thread(target=work)
-        thread.start()
-        server.wait_for_held(1)
-        return thread, job
-
     def test_row_2_turns_appended_during_a_build_stay_live(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 50)
-        thread, job = self.held_build(session, model_server)
-        talk(ada, 7)
-        model_server.release()
-        thread.join()
+        with running(model_server, job := forced(session)):
+            talk(ada, 7)
         job.refresh_from_db()
         session.refresh_from_db()
         assert job.result["last_sequence"] == 34
@@ -379,13 +364,9 @@ class TestMeanwhile:
     def test_row_17_no_connection_is_held_during_an_engine_call(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        jobs = [self.held_build(talk(ada, 50, session_id=f"s{n}"), model_server) for n in range(3)]
-        model_server.wait_for_held(3)
-        others = other_connections()
-        append(ada, "busy", turns(5))
-        model_server.release()
-        for thread, _ in jobs:
-            thread.join()
+        with running(model_server, *(forced(talk(ada, 50, session_id=f"s{n}")) for n in range(3))):
+            others = other_connections()
+            append(ada, "busy", turns(5))
         assert others == 0
 
     @pytest.mark.slow
@@ -394,11 +375,9 @@ class TestMeanwhile:
     ) -> None:
         tuned(settings, message_threshold=40)
         session = talk(ada, 40)
-        thread, job = self.held_build(session, model_server)
-        talk(ada, 45)
-        assert Job.objects.count() == 1
-        model_server.release()
-        thread.join()
+        with running(model_server, job := forced(session)):
+            talk(ada, 45)
+            assert Job.objects.count() == 1
         job.refresh_from_db()
         assert job.status == "completed"
         assert Job.objects.open().get().job_id != job.job_id
@@ -409,20 +388,16 @@ class TestMeanwhile:
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 50)
-        thread, _ = self.held_build(session, model_server)
-        session.delete()
-        model_server.release()
-        thread.join()
+        with running(model_server, forced(session)):
+            session.delete()
         assert not Moment.objects.exists()
         assert not Job.objects.exists()
 
     def test_row_6_a_job_delivered_many_times_runs_once(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 50)
-        thread, job = self.held_build(session, model_server)
-        for _ in range(5):
-            assert run_job(job.job_id) is None
-        model_server.release()
-        thread.join()
+        with running(model_server, job := forced(session)):
+            for _ in range(5):
+                assert run_job(job.job_id) is None
         assert run_job(job.job_id) is None
         assert len(model_server.requests) == 1
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
@@ -432,10 +407,8 @@ class TestMeanwhile:
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         sessions = [talk(ada, 45, session_id=f"s{n}") for n in range(6)]
-        held = [self.held_build(session, model_server) for session in sessions]
-        model_server.release()
-        for thread, _ in held:
-            thread.join()
+        with running(model_server, *map(forced, sessions)):
+            pass
         work_off()
         assert_chain_is_whole(ada)
         for session in sessions:

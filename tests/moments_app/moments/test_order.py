@@ -26,7 +26,6 @@ from tests.support.api import Api
 from tests.support.jobs import assert_chain_is_whole, build, work_off
 from tests.support.moments import remember
 from tests.support.openai_server import OpenAIServer
-from tests.support.operator import operator
 from tests.support.pages import list_url, page
 from tests.support.transcript import talk
 
@@ -214,8 +213,3 @@ def test_row_37_deleting_a_moment_closes_the_chain_in_order_of_time(ada: UserPro
     while keys := in_time(ada):
         assert as_ada.delete(f"moments/{keys[len(keys) // 2]}").status_code == 204
         assert_chain_is_whole(ada)
-
-
-@pytest.fixture
-def root() -> Client:
-    return operator()

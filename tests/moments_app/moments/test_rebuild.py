@@ -1,11 +1,9 @@
 """Rebuilding moments: the new ones replace the old ones, or nothing changes."""
 
 import json
-import threading
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, PromptResource
@@ -20,6 +18,7 @@ from tests.support.jobs import (
     assert_chain_is_whole,
     assert_each_compacted_turn_is_in_exactly_one_moment,
     build,
+    running,
     snapshot,
     work_off,
 )
@@ -158,43 +157,25 @@ class TestRebuild:
 class TestMeanwhile:
     """Changes while the engine is working."""
 
-    def held(self, session: Session, server: OpenAIServer) -> tuple[threading.Thread, Job]:
-        job = ask(session)
-
-        def work() -> None:
-            try:
-                run_job(job.job_id)
-            finally:
-                connection.close()
-
-        server.always(anew)
-        server.hold()
-        thread = threading.Thread(target=work)
-        thread.start()
-        server.wait_for_held(1)
-        return thread, job
-
     @pytest.mark.slow
     def test_row_2_a_moment_edited_during_a_rebuild_is_not_lost(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
-        thread, job = self.held(session, model_server)
-        moment = session.moments.earliest("first_sequence")
-        moment.summary = "Corrected by hand."
-        moment.save()
-        model_server.release()
-        thread.join()
+        model_server.always(anew)
+        with running(model_server, job := ask(session)):
+            moment = session.moments.earliest("first_sequence")
+            moment.summary = "Corrected by hand."
+            moment.save()
         job.refresh_from_db()
         assert (job.status, "changed" in job.error) == ("queued", True)
         assert Moment.objects.get(pk=moment.pk).summary == "Corrected by hand."
 
     @pytest.mark.slow
     def test_row_2_new_turns_can_be_built_during_a_rebuild(self, session: Session, model_server: OpenAIServer) -> None:
-        thread, _ = self.held(session, model_server)
-        talk(session.user, 60)
-        Job.objects.request("build_moments", session, requested_by="test", force=True)
-        model_server.release()
-        thread.join()
+        model_server.always(anew)
+        with running(model_server, ask(session)):
+            talk(session.user, 60)
+            Job.objects.request("build_moments", session, requested_by="test", force=True)
         work_off()
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert_chain_is_whole(session.user)

@@ -1,19 +1,12 @@
 """Operators, and the data that they see."""
 
 import pytest
-from django.test import Client
 
 from moments_app.models import Job, PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import build
-from tests.support.operator import operator
 from tests.support.transcript import talk
-
-
-@pytest.fixture
-def root(transactional_db: None) -> Client:
-    return operator()
 
 
 @pytest.fixture

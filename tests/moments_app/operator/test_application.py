@@ -14,7 +14,6 @@ from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from tests.support.extras import needs
 from tests.support.furnished import furnish
-from tests.support.operator import operator
 from tests.support.pages import page
 from tests.support.streams import note, shard
 from tests.support.transcript import talk
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 admin.autodiscover()
 
 LISTS = [model for model, page in admin.site._registry.items() if getattr(page, "applications", ())]
-
-
-@pytest.fixture
-def root(transactional_db: None) -> Client:
-    return operator()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import pytest
 from django.test import Client
 from django.urls import reverse
-from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.models import ContextReceipt, Entity, MemoryStream, Moment
@@ -63,8 +62,7 @@ class TestContextPreview:
     def test_a_format_without_text_is_shown_completely(self, root: Client, built: Session) -> None:
         assert "&quot;estimated_used&quot;" in page(root, self.url(built), format="json")
 
-    def test_a_preview_leaves_no_receipt(self, root: Client, built: Session, settings: Settings) -> None:
-        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+    def test_a_preview_leaves_no_receipt(self, root: Client, built: Session, kept_receipts: None) -> None:
         page(root, self.url(built))
         receipts.waiting.flush()
         assert not ContextReceipt.objects.exists()

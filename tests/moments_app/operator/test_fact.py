@@ -9,7 +9,6 @@ from moments_app.provenance.correct import correct
 from moments_app.provenance.correct import correcting as correcting_to
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.lives import BERGEN, CHILD, DATES, MAYA, OSLO, say, told_a_life
-from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
 from tests.support.streams import written
 
@@ -88,17 +87,6 @@ def test_an_invalid_order_changes_nothing(root: Client, ada: UserProfile, given:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     assert root.post(correcting(OSLO), given).status_code == 200
     assert not Correction.objects.exists()
-
-
-@pytest.mark.slow
-def test_a_viewer_cannot_correct_or_answer(ada: UserProfile) -> None:
-    say(ada, "s1", *CHILD[0])
-    say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
-    viewer, question = operator(group="viewers"), Contradiction.objects.get()
-    assert viewer.post(correcting(MAYA), RIGHT).status_code == 403
-    for verb in ("accept", "decline", "take_back"):
-        assert viewer.post(reverse(f"admin:moments_app_contradiction_{verb}", args=[question.pk])).status_code == 403
-    assert "Yes, the earlier fact has ended" not in page(viewer, change_url(question))
 
 
 def test_a_contradiction_is_answered_and_the_answer_undone(root: Client, ada: UserProfile) -> None:

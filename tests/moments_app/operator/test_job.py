@@ -121,14 +121,6 @@ class TestList:
         shown = page(root, list_url(Job), process="settle")
         assert change_url(queued) in shown and change_url(failed) not in shown
 
-    @pytest.mark.slow
-    def test_the_list_takes_a_constant_number_of_queries(self, root: Client, failed: Job, ada: UserProfile) -> None:
-        few = queries_of(root, list_url(Job))
-        for number in range(60):
-            Job.objects.request("embed", talk(ada, 1, session_id=f"x{number}"), requested_by="test")
-        assert queries_of(root, list_url(Job)) == few <= MAX_QUERIES
-        assert "Next" in page(root, list_url(Job))
-
 
 class TestPage:
     """The page of a job."""

@@ -6,7 +6,6 @@ import re
 import pytest
 from django.test import Client
 from django.urls import reverse
-from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.models import ContextReceipt, MemoryStream, Retraction
@@ -18,12 +17,7 @@ from tests.support.operator import operator
 from tests.support.planted_number import ANSWER, NUMBER, PLANTED, QUESTION, said
 from tests.support.streams import fold, note
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
-
-
-@pytest.fixture(autouse=True)
-def _receipts(settings: Settings) -> None:
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "kept_receipts")]
 
 
 def retract(root: Client, sequences: str = "0", *, leave: bool = False) -> str:

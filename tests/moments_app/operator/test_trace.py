@@ -26,14 +26,9 @@ from tests.support.retention import covered_session
 from tests.support.streams import note
 from tests.support.transcript import talk
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("kept_receipts")]
 
 QUESTION, ANSWER = "Which felt do I order?", "The red one, of 3 mm."
-
-
-@pytest.fixture(autouse=True)
-def _kept(settings: Settings) -> None:
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
 
 
 def url(session: Session) -> str:

@@ -1,6 +1,5 @@
 """The coverage of turns by memory."""
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.commands import printed
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import talk
@@ -116,11 +116,8 @@ def test_row_15_counters_that_differ_from_the_rows_are_reported(ada: UserProfile
 
 def test_the_command_reports_and_requests_missing_work(ada: UserProfile) -> None:
     build(talk(ada, 50))
-    out = StringIO()
-    call_command("coverage", user="ada", stdout=out)
-    assert "in moments: 35" in out.getvalue()
-    call_command("coverage", queue=True, stdout=out)
-    assert "queued: 0" in out.getvalue()
+    assert "in moments: 35" in printed("coverage", user="ada")
+    assert "queued: 0" in printed("coverage", queue=True)
     with pytest.raises(CommandError, match="no user nobody"):
         call_command("coverage", user="nobody")
 

@@ -36,8 +36,9 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
 from sessions_app.people.provenance import declared
 from tests.support.api import Api
+from tests.support.commands import printed
 from tests.support.concurrency import at_once, wait_until_somebody_waits
-from tests.support.jobs import build, queued_job_ids, work_off
+from tests.support.jobs import build, queued_job_ids, running, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.streams import fold, form, note, rewrite, shard
@@ -292,7 +293,7 @@ class TestShards:
         self, kilns: MemoryStream, model_server: OpenAIServer
     ) -> None:
         job = Job.objects.request(Consolidate.name, stream=kilns, requested_by="test", force=True)
-        with running(job, model_server):
+        with running(model_server, job):
             erase_user("ada", application=DEFAULT, actor="test")
         work_off()
         assert traced("ada one") == traced("ada two") == []
@@ -310,33 +311,6 @@ def traced(text: str) -> list[str]:
     return [table for table, rows in dumped().items() if any(text in row.lower() for row in rows)]
 
 
-# --- concurrent work ---
-
-
-class running:  # noqa: N801 (reads as a sentence)
-    """A job that waits for the answer of its engine during the block. Afterward it gets the answer and ends."""
-
-    def __init__(self, job: Job, server: OpenAIServer) -> None:
-        self._server = server
-        self._thread = threading.Thread(target=self._run, args=(job,))
-
-    def _run(self, job: Job) -> None:
-        try:
-            run_job(job.job_id)
-        finally:
-            connection.close()
-
-    def __enter__(self) -> None:
-        self._server.hold()
-        self._thread.start()
-        self._server.wait_for_held(1)
-
-    def __exit__(self, *_: object) -> None:
-        self._server.release()
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-
 class TestMeanwhile:
     """Concurrent work of any kind."""
 
@@ -345,7 +319,7 @@ class TestMeanwhile:
         self, ada: UserProfile, model_server: OpenAIServer, process: str
     ) -> None:
         job = Job.objects.request(process, talk(ada, 30, text="zqada"), requested_by="test", force=True)
-        with running(job, model_server):
+        with running(model_server, job):
             erase_user("ada", application=DEFAULT, actor="test")
         assert traced("zqada") == []
         assert not UserProfile.objects.exists()
@@ -353,9 +327,8 @@ class TestMeanwhile:
 
     @pytest.mark.slow
     def test_row_11_concurrent_writes_and_erasures_get_responses_and_leave_nothing(
-        self, service: Api, rolling: None, settings: Settings
+        self, service: Api, rolling: None, kept_receipts: None
     ) -> None:
-        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
         codes: list[int] = []
 
         def work(number: int) -> None:
@@ -386,9 +359,8 @@ class TestMeanwhile:
         assert traced("zqada") == []
 
     def test_deleting_a_session_waits_for_a_concurrent_receipt(
-        self, service: Api, ada: UserProfile, settings: Settings
+        self, service: Api, ada: UserProfile, kept_receipts: None
     ) -> None:
-        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
         session = talk(ada, 2)
         receipt = ContextReceipt(
             context_id="00000000-0000-0000-0000-000000000001",
@@ -419,9 +391,8 @@ class TestMeanwhile:
         assert not ContextReceipt.objects.exists()
 
     def test_row_11_buffered_items_of_an_erased_person_are_dropped(
-        self, service: Api, ada: UserProfile, settings: Settings
+        self, service: Api, ada: UserProfile, kept_receipts: None
     ) -> None:
-        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
         talk(ada, 2)
         assert service.get("memory/context", user_id="ada", session_id="s1").status_code == 200
         erase_user("ada", application=DEFAULT, actor="test")
@@ -489,27 +460,22 @@ class TestAsking:
     def test_the_command_counts_asks_and_erases(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
         MemoryStream.objects.ensure_for(talk(ada, 3))
         note(MemoryStream.objects.filter(user=ada)[0], "Has a kiln.")
-        out = StringIO()
-        call_command("erase_user", "ada", "--dry-run", stdout=out)
-        assert (
-            "messages: 3" in out.getvalue()
-            and "facts and observations: 1" in out.getvalue()
-            and "Nothing was erased" in out.getvalue()
-        )
+        told = printed("erase_user", "ada", "--dry-run")
+        assert "messages: 3" in told and "facts and observations: 1" in told and "Nothing was erased" in told
         monkeypatch.setattr("sys.stdin", StringIO())  # no terminal, as in a script
         with pytest.raises(CommandError, match="use --yes"):
-            call_command("erase_user", "ada", stdout=out)
+            printed("erase_user", "ada")
         assert UserProfile.objects.exists()
         monkeypatch.setattr("builtins.input", lambda _: "bo")
         with pytest.raises(CommandError, match="doesn't match"):
-            call_command("erase_user", "ada", stdout=out)
+            printed("erase_user", "ada")
         assert UserProfile.objects.exists()
         monkeypatch.setattr("builtins.input", lambda _: "ada")
-        call_command("erase_user", "ada", stdout=out)
-        assert "nothing is left" in out.getvalue()
-        assert re.search(r"Searched \d+ kinds of data for the person again: 0 rows\.", out.getvalue())
+        told = printed("erase_user", "ada")
+        assert "nothing is left" in told
+        assert re.search(r"Searched \d+ kinds of data for the person again: 0 rows\.", told)
         with pytest.raises(CommandError, match="no user 'ada'"):
-            call_command("erase_user", "ada", "--yes", stdout=out)
+            printed("erase_user", "ada", "--yes")
 
 
 class TestProof:

@@ -28,6 +28,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
 from tests.support.api import Api
+from tests.support.commands import printed
 from tests.support.jobs import build, work_off
 from tests.support.kept_rows import KeptRows
 from tests.support.openai_server import OpenAIServer
@@ -180,9 +181,7 @@ def written(user_id: str, path: Path) -> Path:
 
 
 def imported(path: Path, *options: str) -> str:
-    out = StringIO()
-    call_command("import_user", str(path), *options, stdout=out)
-    return out.getvalue()
+    return printed("import_user", str(path), *options)
 
 
 # Rows about the installation that created them.

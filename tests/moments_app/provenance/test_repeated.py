@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.urls import reverse
-from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.models import MemoryAtom, MemoryStream, Release, Retraction
@@ -31,7 +30,7 @@ from tests.support.planted_number import ANSWER, NUMBER, PLANTED, QUESTION, said
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import retracted
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "kept_receipts")]
 
 
 @pytest.fixture(params=["extractive", "model"], autouse=True)
@@ -39,11 +38,6 @@ def engine(request: pytest.FixtureRequest) -> str:
     if request.param == "model":
         request.getfixturevalue("model_server")
     return str(request.param)
-
-
-@pytest.fixture(autouse=True)
-def _receipts(settings: Settings) -> None:
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
 
 
 def context(service: Api, session: str, query: str = QUESTION) -> Any:

@@ -4,13 +4,11 @@ import json
 import re
 from dataclasses import replace
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -49,6 +47,7 @@ from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.load import load_session_messages
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.commands import printed
 from tests.support.jobs import (
     assert_chain_is_whole,
     assert_each_compacted_turn_is_in_exactly_one_moment,
@@ -543,9 +542,7 @@ class TestArchived:
         assert preview(session, [40]).lost == ""
         told = preview(retained(session, 24), [40]).lost
         assert told == ("Not rebuilt, because retention deleted the turns: facts and observations (12).")
-        said = StringIO()
-        call_command("retract", "ada", "s1", sequences="40", dry_run=True, stdout=said)
-        assert told in said.getvalue()
+        assert told in printed("retract", "ada", "s1", sequences="40", dry_run=True)
 
     @pytest.mark.slow
     def test_row_10_retracted_text_is_not_derived_again(self, ada: UserProfile, archive_folder: Path) -> None:

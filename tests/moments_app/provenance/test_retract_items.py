@@ -20,6 +20,7 @@ from sessions_app.limited_operators import operating_in
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
+from tests.support.commands import printed
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import work_off
 from tests.support.operator import operator
@@ -407,15 +408,10 @@ class TestOperator:
 
 
 class TestCommand:
-    def run(self, *args: str) -> str:
-        out = StringIO()
-        call_command("retract", *args, stdout=out)
-        return out.getvalue()
-
     def test_the_command_previews_and_retracts(self, stream: MemoryStream) -> None:
         atom = write(stream)
-        assert "Would retract 1 items" in self.run("ada", "--item", str(atom.atom_id), "--dry-run")
-        assert "'items': 1" in self.run("ada", "--written-by", "key:abc", "--reason", "planted")
+        assert "Would retract 1 items" in printed("retract", "ada", "--item", str(atom.atom_id), "--dry-run")
+        assert "'items': 1" in printed("retract", "ada", "--written-by", "key:abc", "--reason", "planted")
         assert "xyzzyplugh" not in text_of(stream)
 
     @pytest.mark.parametrize(
@@ -431,7 +427,7 @@ class TestCommand:
         self, stream: MemoryStream, args: tuple[str, ...], told: str
     ) -> None:
         with pytest.raises(CommandError, match=told):
-            self.run(*args)
+            printed("retract", *args)
 
 
 def test_an_undo_makes_items_of_a_missing_line_wait(stream: MemoryStream, ada: UserProfile) -> None:

@@ -1,11 +1,9 @@
 """The embedded embeddings server, used by recall, with a model that knows a few words."""
 
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
@@ -21,6 +19,7 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append
+from tests.support.commands import printed
 from tests.support.embeddings import serving
 from tests.support.jobs import queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
@@ -142,9 +141,8 @@ def test_an_external_endpoint_gets_no_texts_unless_a_command_sends_them(
     assert len(embeddings_server.requests) == asked
     with_vector(RecallRequest("car", ("turn",), None))
     assert embeddings_server.requests[-1]["input"] == ["car"]
-    out = StringIO()
-    call_command("embed", "--activate", stdout=out)
-    assert out.getvalue().splitlines()[0] == "4 texts to embed, about 17 tokens, price unknown."
+    out = printed("embed", "--activate")
+    assert out.splitlines()[0] == "4 texts to embed, about 17 tokens, price unknown."
     with_vector(RecallRequest("piano", ("turn",), None))
     assert embeddings_server.requests[-1]["input"] == ["query: piano"]
     assert EmbeddingModel.objects.active().get().query_prefix == "query: "

@@ -267,25 +267,6 @@ class TestIndexedAgain:
 class TestIsolation:
     """Row 9 for the counts of words."""
 
-    @pytest.mark.parametrize("table", ["moments_app_memoryatom", "moments_app_moment", "sessions_app_message"])
-    def test_row_9_words_counted_during_a_search_are_ones_own(
-        self, ada: UserProfile, bo: UserProfile, table: str
-    ) -> None:
-        for person in (ada, bo):
-            say(person, f"Das Klavier von {person.user_id}.")
-            moment(person, "klavier", f"Das Klavier von {person.user_id}.")
-            note(own_stream(person), f"{person.user_id} spielt gern Klavier.", "fact")
-        call = f"SELECT found FROM recall_{table}(%s, %s, %s, '{{}}', false, %s, %s, NULL, NULL, 100)"
-        stems = ["de:klavi", "klavier", "de:klavier"]
-        asked: list[Any] = [bo.pk, [f"u{bo.pk}"], stems, [" | ".join(f"'{stem}'" for stem in stems)], [1.0]]
-        with connection.cursor() as cursor:
-            cursor.execute(call, asked)
-            of_bo = {pk for (pk,) in cursor.fetchall()}
-        assert of_bo
-        with acting_for("ada", application=DEFAULT), connection.cursor() as cursor:
-            cursor.execute(call, asked)
-            assert not of_bo & {pk for (pk,) in cursor.fetchall()}
-
     def test_row_9_typos_are_not_corrected_to_words_of_another_person(self, ada: UserProfile, bo: UserProfile) -> None:
         say(bo, "The harpsichord came from Lyon.")
         say(ada, "Nothing to say.")

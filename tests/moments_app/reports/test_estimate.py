@@ -1,7 +1,6 @@
 """An estimate of a large run before it starts."""
 
 from decimal import Decimal
-from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -11,6 +10,7 @@ from moments_app.models import EngineCall, Job
 from moments_app.reports.estimate import Estimate, estimate
 from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile
+from tests.support.commands import printed
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import talk
@@ -83,11 +83,8 @@ def test_costs_are_estimated_if_prices_are_known(
 
 def test_the_command_estimates_by_person(ada: UserProfile, bo: UserProfile) -> None:
     talk(ada, 20)
-    out = StringIO()
-    call_command("estimate", user="bo", stdout=out)
-    assert "moment-builder by extractive: 0 calls" in out.getvalue()
-    call_command("estimate", everything=True, stdout=out)
-    assert "moment-builder by extractive: 1 calls" in out.getvalue()
-    assert "price unknown" not in out.getvalue()
+    assert "moment-builder by extractive: 0 calls" in printed("estimate", user="bo")
+    out = printed("estimate", everything=True)
+    assert "moment-builder by extractive: 1 calls" in out and "price unknown" not in out
     with pytest.raises(CommandError, match="no user nobody"):
         call_command("estimate", user="nobody")

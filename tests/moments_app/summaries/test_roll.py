@@ -401,13 +401,12 @@ class TestRest:
 def test_twelve_rounds_get_more_summaries_if_contexts_are_requested(
     service: Api,
     ada: UserProfile,
-    settings: Settings,
+    kept_receipts: None,
     monkeypatch: pytest.MonkeyPatch,
     is_requested: bool,
     ends: list[int],
 ) -> None:
     monkeypatch.setattr("moments_app.summaries.roll.FREE_TURNS", WINDOW)
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
     for number in range(12):
         if is_requested:
             service.get("memory/context", user_id="ada", session_id="s1", query="Hi")
@@ -418,10 +417,9 @@ def test_twelve_rounds_get_more_summaries_if_contexts_are_requested(
 
 
 def test_a_language_model_is_called_after_a_context_request_or_many_turns(
-    service: Api, ada: UserProfile, settings: Settings, monkeypatch: pytest.MonkeyPatch, model_server: OpenAIServer
+    service: Api, ada: UserProfile, kept_receipts: None, monkeypatch: pytest.MonkeyPatch, model_server: OpenAIServer
 ) -> None:
     monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 16)
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
 
     def rounds(count: int) -> int:
         for _ in range(count):

@@ -40,6 +40,7 @@ from sessions_app.signals import turns_overdue
 from sessions_app.transcript.append import IdTaken, NewMessage, append
 from sessions_app.transcript.load import load_session_messages, page_of_messages
 from tests.support.api import Api
+from tests.support.commands import printed
 from tests.support.concurrency import at_once
 from tests.support.killed import EVERY_KILL, FINISHED, KILLED, Killed, wait_for_backends_to_end
 from tests.support.processes import database_url
@@ -568,9 +569,8 @@ def test_one_month_can_be_restored_by_command(ada: UserProfile, folder: Path) ->
     session = covered_session(ada, 10)
     retain()
     second = Archive.objects.order_by("month")[1]
-    out = StringIO()
-    call_command("restore_archive", "ada", "s1", month=f"{second.month:%Y-%m}", stdout=out)
-    assert "5 turns restored from 1 files" in out.getvalue()
+    out = printed("restore_archive", "ada", "s1", month=f"{second.month:%Y-%m}")
+    assert "5 turns restored from 1 files" in out
     assert sequences(session) == [5, 6, 7, 8, 9]
     assert Event.objects.get(type="archive_restored").payload == {"files": 1, "turns": 5}
     for arguments, told in (

@@ -1,15 +1,15 @@
 """`manage.py probe` for build pipelines: figures without texts, and an exit code that says whether enough are met."""
 
 import json
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from memory_extras.lab.models import Probe, ProbeResult
 from sessions_app.models import Application, UserProfile
 from sessions_app.transcript.append import NewMessage, append
+from tests.support.commands import printed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -19,9 +19,7 @@ def probe(user: UserProfile, expected: str, **fields: Any) -> Probe:
 
 
 def told(*arguments: str) -> dict[str, Any]:
-    out = StringIO()
-    call_command("probe", *arguments, stdout=out)
-    found: dict[str, Any] = json.loads(out.getvalue())
+    found: dict[str, Any] = json.loads(printed("probe", *arguments))
     return found
 
 

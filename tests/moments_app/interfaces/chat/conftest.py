@@ -1,41 +1,14 @@
 """The site with a model behind it, and clients of the chat endpoint."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import openai
 import pytest
-from pydantic import SecretStr
-from pytest_django.fixtures import Settings
 
-from memoryproject.conf import ChatSettings
-from moments_app.interfaces.chat import replay
 from sessions_app.models import ApiKey
 from tests.support.chat import Client
 from tests.support.live import live_site
-from tests.support.openai_server import OpenAIServer, content
-
-
-@pytest.fixture
-def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spool rounds in a folder of the test, and replay them soon."""
-    settings.SPOOL_DIR = tmp_path / "spool"
-    monkeypatch.setattr(replay, "EVERY_SECONDS", 0.2)
-    monkeypatch.setattr(replay, "QUIET_SECONDS", 0.2)
-
-
-@pytest.fixture
-def upstream(settings: Settings, spool_dir: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    """The model, which answers "Noted." by default."""
-    with OpenAIServer() as server:
-        server.always(content("Noted."))
-        settings.CHAT = ChatSettings(
-            upstream_base_url=server.base_url,
-            upstream_api_key=SecretStr("upstream-key"),
-            memory_timeout_seconds=30,
-        )
-        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
-        yield server
+from tests.support.openai_server import OpenAIServer
 
 
 @pytest.fixture
