@@ -140,7 +140,7 @@ def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[Mappi
     if is_keepable and not request.refresh and (kept := KEPT_LAYERS.under(session, source.stamp)):
         return kept, True
     built: dict[str, Sequence[Item]] = {
-        name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.STATIC
+        name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.is_static
     }
     if is_keepable:
         KEPT_LAYERS.keep_under(session, source.stamp, built)

@@ -20,7 +20,6 @@ from moments_app.turns.superseded import end_marks
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
 
-STATIC = False
 USER, ASSISTANT, TOOL, SYSTEM = (
     role.value for role in (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL, Message.Role.SYSTEM)
 )

@@ -23,8 +23,6 @@ from moments_app.models import MemoryStream
 from moments_app.turns.text_lines import ITEM, Line, lines_of
 from moments_app.turns.words import told_words, without_day, without_speaker
 
-STATIC = True
-
 _WHO = re.compile(
     r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )|(?:[^:]{1,40}: )?I(?:['’]m| am| was) (?:an? |from |born )"
 )
