@@ -16,11 +16,10 @@ from moments_app.context import receipts, served, then
 from moments_app.context.caches import KEPT_LAYERS
 from moments_app.context.input import ContextInput, read_input
 from moments_app.context.item import Item
-from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
 from moments_app.context.layers import ALWAYS, LAYERS, ORDER
 from moments_app.context.plan import BudgetTooSmall, FilledBudget, Trimmed, fill_budget
 from moments_app.context.priced import PricedItem
-from moments_app.context.receipts import Served
+from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
 from moments_app.context.render import FORMATS, Rendered
 from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt

@@ -7,8 +7,8 @@ from difflib import SequenceMatcher
 from itertools import dropwhile, takewhile
 from uuid import UUID
 
-from moments_app.context.kept import KeptContext, KeptLine
 from moments_app.context.layers import ORDER
+from moments_app.context.receipts import KeptContext, KeptLine
 from moments_app.models import ContextReceipt, Moment
 from moments_app.models.engine_call import cost_of
 from moments_app.operator.addresses import Pages

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from memory_extras.lab.playground import Somebody, lit_layers, named_test_person
 from memory_extras.lab.trials.try_prompt import CannotTry, room
 from moments_app.context import receipts
-from moments_app.context.kept import KeptContext
+from moments_app.context.receipts import KeptContext
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.in_process import pass_on

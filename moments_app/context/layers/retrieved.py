@@ -14,9 +14,8 @@ from moments_app.context.item import Item
 from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import spoken_date, with_dates
 from moments_app.recall.results import Result
-from moments_app.recall.said_in import said_in
+from moments_app.recall.said_in import Span, said_in, span_in
 from moments_app.recall.search import recall
-from moments_app.recall.spans import Span, span_in
 from sessions_app.models import UserProfile
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.shorten import shorten_middle

@@ -7,8 +7,8 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.paginator import InfinitePaginator
 
-from moments_app.context.kept import KeptLayer, KeptLine
 from moments_app.context.layers import ORDER
+from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.models import ContextReceipt
 from moments_app.operator.addresses import Pages
 from moments_app.operator.admin.filters import UserFilter

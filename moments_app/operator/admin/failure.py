@@ -11,7 +11,7 @@ from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Circuit, FailureGroup
 from moments_app.operator.views.failure import FailureForm, MuteFailure, RetryFailure, TryFailure, UnmuteFailure
-from moments_app.reports.providers import lane_states, provider_states
+from moments_app.reports.waiting import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.views.base import may_see
 

@@ -11,8 +11,8 @@ from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import BudgetTooSmall, kept_context, preview
-from moments_app.context.kept import KeptContext
 from moments_app.context.layers import DEFAULT
+from moments_app.context.receipts import KeptContext
 from moments_app.context.request import ContextRequest
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import EngineError
