@@ -8,10 +8,9 @@ from django.shortcuts import get_object_or_404
 
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS
-from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import entries
 from sessions_app.admin.links import change_url, page_url
-from sessions_app.admin.views.base import FormPage, OperatorView
+from sessions_app.admin.views.base import FormPage, OperatorView, first_of
 from sessions_app.models import Message, Session
 
 SOURCES_SHOWN = 200
