@@ -1,10 +1,10 @@
-"""Receipts of served contexts, and their tokens by application and day.
+"""What was served: the lines of contexts and search results, and receipts of contexts with their tokens by day.
 
 A receipt stores every line of the context, and the source of each.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import NamedTuple
@@ -13,9 +13,13 @@ from uuid import UUID
 from django.conf import settings
 from pydantic import TypeAdapter
 
+from moments_app.context.item import Item
+from moments_app.context.priced import PricedItem
 from moments_app.context.render import Rendered
 from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
+from moments_app.recall.results import Result
+from moments_app.turns import served_lines
 from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.models import Session, UserProfile
 from sessions_app.security.encryption import seal, unseal
@@ -142,3 +146,29 @@ def _counted(noted: list[Served]) -> dict[tuple[int, date], ContextTokens]:
 
 
 waiting = WriteBehind("context-receipts", _write)
+
+
+def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequence[PricedItem]], query: str) -> None:
+    """Record a context as served, in the background.
+
+    Args:
+        user: the person whose memory it is.
+        context: the rendered context; blank if the layers are the answer.
+        layers: the layers of the context.
+        query: the message that the context was built for.
+    """
+    items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
+    texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
+    quoted = [item.text for name, item in items if _is_quote(name, item)]
+    served_lines.note(user, texts if context else [item.text for _name, item in items], quoted, query)
+
+
+def _is_quote(layer: str, item: Item) -> bool:
+    """Return whether an item quotes a turn. The moments layer uses a message's address for a partition event."""
+    return bool(item.role) or ("/messages/" in item.ref and layer != "moments")
+
+
+def note_results(user: UserProfile, results: Sequence[Result]) -> None:
+    """Record search results as served, in the background."""
+    turns = [result.content for result in results if result.kind == "turn"]
+    served_lines.note(user, [result.content for result in results], turns)

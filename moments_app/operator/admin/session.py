@@ -29,6 +29,7 @@ from moments_app.operator.views.session import (
     MoreTurns,
     RebuildSession,
     RequestDigest,
+    RetrySummary,
     SessionContexts,
     SessionDetails,
     SessionForm,
@@ -36,9 +37,9 @@ from moments_app.operator.views.session import (
     SessionMemory,
     SessionSummaries,
     SettleSession,
+    SummaryForm,
     Transcript,
 )
-from moments_app.operator.views.summary import RetrySummary, SummaryForm
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, prefix_search

@@ -1,6 +1,6 @@
 """The pages of a session: its transcript, a tab for each kind of derived data, and actions.
 
-The actions are builds, digests, settling and holds.
+The actions are builds, digests, settling and holds. Also the page of a summary version, and the retry of a failed one.
 
 Each page takes a few queries, however large the session is.
 """
@@ -12,20 +12,20 @@ from django.contrib import messages
 from django.db import transaction
 from django.db.models import F, Min, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 
 from moments_app.jobs.process import CannotRun
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
+from moments_app.models.summary import PROCESS
 from moments_app.moments.build import BuildMoments, stays_live_from
 from moments_app.moments.division import builder_prompt
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.operator.transcript import Marks, entries
-from moments_app.operator.views.summary import failed_job_of
 from moments_app.provenance.remake import calls_for
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from sessions_app.admin.actors import with_key_names
-from sessions_app.admin.links import change_url, turn_url
+from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.admin.views.base import (
     DetailsTab,
     FirstTab,
@@ -42,6 +42,7 @@ from sessions_app.transcript.load import page_of_messages, turn_kinds
 TURNS = 100  # per page
 ROWS = 25
 NEWEST = 2**62  # greater than every sequence
+SOURCES_SHOWN = 200
 
 
 class SessionPage(RowPage[Session]):
@@ -320,3 +321,50 @@ def _to_rebuild(session: Session) -> dict[str, Any]:
         return shown | {"prompt": builder_prompt(session)}
     except CannotRun as error:
         return shown | {"problem": str(error)}
+
+
+class SummaryForm(FormPage[Summary]):
+    """A version of a rolling summary: its sources, the next version, and whether it can be retried."""
+
+    before = "operator/summaries/summary.html"
+
+    def context(self) -> dict[str, Any]:
+        summary = self.row
+        there = Message.objects.filter(session=summary.session, user_id=summary.user_id)
+        sources = there.filter(pk__in=summary.source_message_ids).in_order()
+        shown, more = first_of(self.seen(sources), SOURCES_SHOWN)
+        has_failed = summary.status == Summary.Status.FAILED
+        return {
+            "summary": summary,
+            "next": summary.successors.defer("text", "facts").order_by("-id").first(),
+            "is_stuck": Summary.objects.stuck().filter(pk=summary.pk).exists(),
+            "entries": entries(self.request, shown),
+            "has_more_turns": more is not None,
+            "failed_job": failed_job_of(self.request, summary.session) if has_failed else None,
+        }
+
+
+class RetrySummary(OperatorView):
+    """Restart the failed job. It writes another version, over the newest window."""
+
+    route, name = "retry/<int:session_pk>/", "retry"
+
+    def has_permission(self) -> bool:
+        return self.request.user.has_perm("moments_app.change_job")
+
+    def post(self, request: HttpRequest, session_pk: int) -> HttpResponse:
+        session = get_object_or_404(Session, pk=session_pk)
+        job = failed_job_of(request, session)
+        if job is None:
+            messages.error(request, "No job of this session's summary has failed.")
+            return HttpResponseRedirect(page_url(session, "summaries", session.pk))
+        self.attempt(job, job.restart, log="Retried.", message=f"{job} is queued again.")
+        return HttpResponseRedirect(change_url(job))
+
+
+def failed_job_of(request: HttpRequest, session: Session) -> Job | None:
+    """Return the newest summary job of the session if it failed and the operator may retry it."""
+    if not request.user.has_perm("moments_app.change_job"):
+        return None
+    newest = Job.objects.filter(session=session, process=PROCESS).newest_first().first()
+    return newest if newest and newest.status == Job.Status.FAILED else None

@@ -14,8 +14,9 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
-from moments_app.context.assemble import BudgetTooSmall, kept_context, preview
+from moments_app.context.assemble import kept_context, preview
 from moments_app.context.layers import DEFAULT, ORDER
+from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.receipts import KeptContext, KeptLine
 from moments_app.context.request import ContextRequest
 from moments_app.engines.answers import InvalidAnswer
