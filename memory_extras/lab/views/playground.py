@@ -12,13 +12,13 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
+from memory_extras.lab.chat_call import pass_on
 from memory_extras.lab.playground import Somebody, lit_layers, named_test_person
 from memory_extras.lab.trials.try_prompt import CannotTry, room
 from moments_app.context import receipts
 from moments_app.context.receipts import KeptContext
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.headers import ChatSession
-from moments_app.interfaces.chat.in_process import pass_on
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
 from moments_app.operator.ask_again import can_ask_again

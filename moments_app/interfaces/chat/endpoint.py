@@ -14,8 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from moments_app.interfaces.chat import upstream
-from moments_app.interfaces.chat.errors import answer_http_error, answer_refusal
-from moments_app.interfaces.chat.figures import FAILURES
+from moments_app.interfaces.chat.errors import FAILURES, answer_http_error, answer_refusal
 from moments_app.interfaces.chat.headers import ChatSession, authenticated, chat_session_of
 from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
 from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol

@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 from django.db import DatabaseError
 
-from moments_app.interfaces.chat.figures import FAILURES
+from moments_app.interfaces.chat.errors import FAILURES
 from moments_app.interfaces.chat.rounds import Record, Round
 from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.transcript.spool import Spool

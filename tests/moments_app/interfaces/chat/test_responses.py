@@ -9,9 +9,8 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from moments_app.interfaces.chat.headers import ChatSession
-from moments_app.interfaces.chat.protocols import RESPONSES
+from moments_app.interfaces.chat.protocols import RESPONSES, read_request
 from moments_app.interfaces.chat.replay import replay_due
-from moments_app.interfaces.chat.responses import read_request
 from moments_app.interfaces.chat.rounds import Round
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.models.application import DEFAULT
