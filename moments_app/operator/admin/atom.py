@@ -11,7 +11,6 @@ from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StoredItem
-from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.rights import may_retract_directly
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
@@ -19,7 +18,7 @@ from moments_app.operator.views.retraction import RetractEntity, RetractItems
 from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
 from moments_app.streams.known_people import link_people, rebuild_known_people
-from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, found_by
+from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
 from sessions_app.admin.links import change_url, link_to
 from sessions_app.admin.views.base import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows

@@ -17,12 +17,19 @@ from django.utils.html import format_html
 from unfold.decorators import display
 
 from moments_app.models import EmbeddingModel, EngineCall, Job, KeptExchange
-from moments_app.operator.admin.filters import ExactFilter
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed
 from moments_app.reports import cost
-from sessions_app.admin.base import FOUND, DaysFilter, LogAdmin, NewestValuesFilter, ReadOnlyAdmin, one_line
+from sessions_app.admin.base import (
+    FOUND,
+    DaysFilter,
+    ExactFilter,
+    LogAdmin,
+    NewestValuesFilter,
+    ReadOnlyAdmin,
+    one_line,
+)
 from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key

@@ -19,7 +19,6 @@ from moments_app.context.layers import ORDER
 from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.models import ContextReceipt, Summary
 from moments_app.operator.addresses import Pages
-from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.context_view import BAR, ShownLayer, shown_layers
 from moments_app.operator.views.context_preview import ContextPreview
 from moments_app.operator.views.retraction import RetractTurns
@@ -42,7 +41,7 @@ from moments_app.operator.views.session import (
 )
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
-from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, prefix_search
+from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
 from sessions_app.admin.links import GIST, link_to, titled, turn_url
 from sessions_app.admin.marked import marked
 from sessions_app.admin.views.base import FormPage, actor_of
