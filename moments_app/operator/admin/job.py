@@ -57,9 +57,9 @@ LEFT_SHOWN = 50  # rows of each kind that a job created
 CALLS_SHOWN = 200
 # For each process, the session's counter of the turns that it has read.
 PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarised_to"}
+FOR_EVER = -1  # of a schedule's repeats
 
 WRITTEN["process"] = title_of
-FOR_EVER = -1  # of a schedule's repeats
 
 
 def state_of(job: Job) -> str:

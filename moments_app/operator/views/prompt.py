@@ -29,7 +29,7 @@ from moments_app.engines.transcript import instructions
 from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
 from moments_app.operator.diff import DiffLine, line_diff
-from moments_app.prompts.versions import (
+from moments_app.prompts import (
     MAX_CHARS,
     NO_WORD,
     NotApproved,
