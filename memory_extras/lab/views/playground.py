@@ -18,7 +18,7 @@ from memory_extras.lab.trials.try_prompt import CannotTry, room
 from moments_app.context import receipts
 from moments_app.context.receipts import KeptContext
 from moments_app.interfaces.chat.errors import ChatError
-from moments_app.interfaces.chat.headers import ChatSession
+from moments_app.interfaces.chat.request import ChatSession
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
 from moments_app.operator.ask_again import can_ask_again

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import ChatSettings
-from moments_app.interfaces.chat import replay
+from moments_app.interfaces.chat import write_ahead
 from sessions_app.models import ApiKey
 from tests.support.chat import Client
 from tests.support.live import live_site
@@ -20,8 +20,8 @@ from tests.support.openai_server import OpenAIServer, content
 def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spool rounds in a folder of the test, and replay them soon."""
     settings.SPOOL_DIR = tmp_path / "spool"
-    monkeypatch.setattr(replay, "EVERY_SECONDS", 0.2)
-    monkeypatch.setattr(replay, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(write_ahead, "EVERY_SECONDS", 0.2)
+    monkeypatch.setattr(write_ahead, "QUIET_SECONDS", 0.2)
 
 
 @pytest.fixture
