@@ -157,8 +157,8 @@ def _say(conversation: Conversation, session: Session, messages: list[dict[str, 
 
 
 def _ask_for_context(user_id: str, session_id: str) -> None:
+    from moments_app.context.assemble import serve_context
     from moments_app.context.request import ContextRequest
-    from moments_app.context.serve import serve_context
     from sessions_app.models.application import DEFAULT
 
     serve_context(user_id, session_id, ContextRequest(), application=DEFAULT, retrieval="off")

@@ -51,7 +51,7 @@ from moments_app import engines
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.errors import refused as refused_chat
-from moments_app.interfaces.chat.replay import keep_replaying
+from moments_app.interfaces.chat.write_ahead import keep_replaying
 from moments_app.interfaces.door import counted
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes

@@ -34,7 +34,7 @@ from memoryproject.conf import (
 from memoryproject.embedded import server
 from moments_app.context import receipts
 from moments_app.engines import embeddings
-from moments_app.interfaces.chat import replay
+from moments_app.interfaces.chat import write_ahead
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
 from sessions_app import daily_limits
@@ -289,8 +289,8 @@ def archive_folder(settings: Settings, tmp_path: Path) -> Path:
 def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spool rounds in a folder of the test, and replay them soon."""
     settings.SPOOL_DIR = tmp_path / "spool"
-    monkeypatch.setattr(replay, "EVERY_SECONDS", 0.2)
-    monkeypatch.setattr(replay, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(write_ahead, "EVERY_SECONDS", 0.2)
+    monkeypatch.setattr(write_ahead, "QUIET_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -343,7 +343,7 @@ def embeddings_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> It
             batch_size=10,
         )
         settings.ENGINE = settings.ENGINE.model_copy(update={"timeout_seconds": 30})
-        monkeypatch.setattr("moments_app.recall.query_vector.SECONDS", 30)
+        monkeypatch.setattr("moments_app.recall.query.SECONDS", 30)
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0)
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})
         yield server

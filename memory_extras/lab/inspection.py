@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from django.conf import settings
 
 from moments_app.models.embedding import KINDS
-from moments_app.recall.query_vector import with_vector
+from moments_app.recall.query import with_relevances, with_vector
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.rerank import with_relevances
 from moments_app.recall.results import Result
 from moments_app.recall.search import MATCH_COUNT, Hits, rank, read_results, search
 from moments_app.recall.terms import QueryWords

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from moments_app.context.kept import KeptContext
+from moments_app.context.receipts import KeptContext
 from moments_app.models import MemoryAtom
 from moments_app.operator.addresses import SESSIONS, Pages
 from moments_app.operator.context_view import ShownLayer, ShownLine, shown_layers

@@ -15,7 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import Message, Scope, Send
 
 from memoryproject.serving.figures_folder import VARIABLE
-from moments_app.interfaces.chat.figures import FAILURES
+from moments_app.interfaces.chat.errors import FAILURES
 from sessions_app.trace import HEADER, continued, request_id
 
 DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}

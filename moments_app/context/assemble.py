@@ -9,28 +9,28 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from django.utils import timezone
 
-from moments_app.context import receipts, served, then
+from moments_app.context import receipts, then
 from moments_app.context.caches import KEPT_LAYERS
 from moments_app.context.input import ContextInput, read_input
 from moments_app.context.item import Item
-from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
 from moments_app.context.layers import ALWAYS, LAYERS, ORDER
-from moments_app.context.plan import BudgetTooSmall, FilledBudget, Trimmed, fill_budget
+from moments_app.context.plan import FilledBudget, Trimmed, fill_budget
 from moments_app.context.priced import PricedItem
-from moments_app.context.receipts import Served
+from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
 from moments_app.context.render import FORMATS, Rendered
 from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt
 from moments_app.recall import accesses
+from moments_app.recall.query import recall_request_for
 from sessions_app.database.sql import EPOCH
 from sessions_app.models import Session, UserProfile
+from sessions_app.row_security import acting_for
 from sessions_app.security.context_ids import new_context_id
-
-__all__ = ["BudgetTooSmall", "Envelope", "preview", "serve"]
-
+from sessions_app.signals import digest_wanted
 
 _BARE_TURN = Item("", role="user", time=EPOCH)
 # Primary key of a session and a person before the first append: queries about them find nothing.
@@ -79,7 +79,7 @@ def serve(envelope: Envelope) -> None:
     """
     if envelope.input.user.pk == NO_ROW:
         return
-    served.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
+    receipts.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
     if envelope.input.session.pk != NO_ROW:
         application, transcript_tokens = envelope.input.user.application_id, envelope.input.session.total_tokens
         receipts.keep(Served(_receipt(envelope), kept_context(envelope), application, transcript_tokens))
@@ -140,7 +140,7 @@ def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[Mappi
     if is_keepable and not request.refresh and (kept := KEPT_LAYERS.under(session, source.stamp)):
         return kept, True
     built: dict[str, Sequence[Item]] = {
-        name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.STATIC
+        name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.is_static
     }
     if is_keepable:
         KEPT_LAYERS.keep_under(session, source.stamp, built)
@@ -206,3 +206,52 @@ def input_before_first_turn(user: UserProfile, session_id: str, request: Context
         pk=NO_ROW, user=user, session_id=session_id, agent_id=request.new_agent_id, last_activity_at=began
     )
     return ContextInput(user, session, request.query, request.applied, [], True, "", request.recall)
+
+
+def serve_context(
+    user_id: str | None, session_id: str, request: ContextRequest, *, application: int, retrieval: str
+) -> Envelope | None:
+    """Return the context of a session and save a receipt. Don't call it within a transaction.
+
+    Args:
+        user_id: the person; None for an unknown person.
+        session_id: the application's id.
+        request: the request; the search of memory is added here.
+        application: primary key of the application that names the person.
+        retrieval: see `recall_request_for`.
+
+    Returns:
+        None if the person is unknown, or if the session doesn't exist and the request names no agent for a new one.
+
+    Raises:
+        BudgetTooSmall: policy and query alone exceed the budget.
+    """
+    assemble = partial(assembled, user_id, application, session_id, request, retrieval)
+    envelope = assemble()
+    if envelope and envelope.input.session.wants_digest and request.as_of is None:
+        digest_wanted.send(sender=Session, session=envelope.input.session)
+        envelope = assemble()
+    if envelope:
+        serve(envelope)
+    return envelope
+
+
+def assembled(
+    user_id: str | None, application: int, session_id: str, request: ContextRequest, retrieval: str
+) -> Envelope | None:
+    """Return the context of a session without recording anything. Don't call it within a transaction.
+
+    Args:
+        user_id, application, session_id, request, retrieval: as in `serve_context`.
+
+    Raises:
+        BudgetTooSmall: policy and query alone exceed the budget.
+    """
+    is_searched = "retrieved" in request.layers and request.plan != "stable"
+    retrieval = retrieval if is_searched else "off"
+    recall = recall_request_for(user_id, session_id, request.query, application=application, retrieval=retrieval)
+    recall = replace(recall, as_of=request.as_of) if recall else None
+    with acting_for(user_id, application=application) as user:
+        if user is None and user_id is not None and request.new_agent_id:
+            user = unknown_person(user_id, application)
+        return preview(user, session_id, replace(request, recall=recall)) if user else None

@@ -23,7 +23,7 @@ from moments_app.models.atom import BY_DATE, WRITTEN
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
-from moments_app.turns.superseded import End, ends_of
+from moments_app.turns.corrected import End, ends_of
 from sessions_app.database.sql import EPOCH, columns, first, time_of
 from sessions_app.models import Message, Session, UserProfile
 

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 from django.utils.functional import cached_property
 
-from moments_app.engines.words import words_of
-from moments_app.turns.words import told_words
+from moments_app.engines.words import told_words, words_of
 from sessions_app.text.invisible_characters import without_unseen
 
 

@@ -1,16 +1,102 @@
-"""Receipts of served contexts, and their tokens by application and day."""
+"""What was served: the lines of contexts and search results, and receipts of contexts with their tokens by day.
+
+A receipt stores every line of the context, and the source of each.
+"""
 
 from collections import defaultdict
-from datetime import UTC, date
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from django.conf import settings
+from pydantic import TypeAdapter
 
-from moments_app.context.kept import KeptContext
+from moments_app.context.item import Item
+from moments_app.context.priced import PricedItem
+from moments_app.context.render import Rendered
 from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
+from moments_app.recall.results import Result
+from moments_app.turns import served_lines
 from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.models import Session, UserProfile
+from sessions_app.security.encryption import seal, unseal
+
+
+@dataclass
+class KeptLine:
+    """A line of a context with its displayed time; see `Item` and `PricedItem`.
+
+    Like `Item`, it isn't frozen, for speed.
+    """
+
+    text: str
+    tokens: int
+    ref: str = ""
+    why: str = ""
+    role: str = ""
+    speaker: str = ""
+    time: datetime | None = None
+
+
+@dataclass(frozen=True)
+class KeptLayer:
+    """A layer of a context, with the tokens of its lines and wrapping."""
+
+    name: str
+    tokens: int
+    lines: list[KeptLine]
+
+    @property
+    def markup_tokens(self) -> int:
+        """Return the tokens of headings and markup around the lines."""
+        return self.tokens - sum(line.tokens for line in self.lines)
+
+
+@dataclass(frozen=True)
+class KeptContext:
+    """A context that was served.
+
+    Args:
+        query, format, plan, applied: from the request; `applied` is the budget.
+        tokens: the tokens of the context.
+        is_degraded: whether memory was searched by words only.
+        layers: the layers, in order.
+        context: the rendered context.
+    """
+
+    query: str
+    format: str
+    plan: str
+    applied: int
+    tokens: int
+    is_degraded: bool
+    layers: list[KeptLayer]
+    context: Rendered
+
+    @property
+    def markup_tokens(self) -> int:
+        """Return the tokens of markup around the layers."""
+        return self.tokens - sum(layer.tokens for layer in self.layers)
+
+    def sealed(self, context_id: UUID) -> bytes:
+        """Return the context encrypted for a receipt."""
+        return seal(_KEPT.dump_json(self), str(context_id))
+
+    @staticmethod
+    def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "KeptContext | None":
+        """Return the context that a receipt stores; None if it stores none or no key decrypts it."""
+        opened = unseal(sealed, str(context_id)) if sealed else None
+        return _KEPT.validate_json(opened) if opened else None
+
+    def refs(self) -> Iterable[str]:
+        """Return the addresses of its lines."""
+        return (line.ref for layer in self.layers for line in layer.lines if line.ref)
+
+
+_KEPT = TypeAdapter(KeptContext)
 
 
 class Served(NamedTuple):
@@ -60,3 +146,29 @@ def _counted(noted: list[Served]) -> dict[tuple[int, date], ContextTokens]:
 
 
 waiting = WriteBehind("context-receipts", _write)
+
+
+def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequence[PricedItem]], query: str) -> None:
+    """Record a context as served, in the background.
+
+    Args:
+        user: the person whose memory it is.
+        context: the rendered context; blank if the layers are the answer.
+        layers: the layers of the context.
+        query: the message that the context was built for.
+    """
+    items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
+    texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
+    quoted = [item.text for name, item in items if _is_quote(name, item)]
+    served_lines.note(user, texts if context else [item.text for _name, item in items], quoted, query)
+
+
+def _is_quote(layer: str, item: Item) -> bool:
+    """Return whether an item quotes a turn. The moments layer uses a message's address for a partition event."""
+    return bool(item.role) or ("/messages/" in item.ref and layer != "moments")
+
+
+def note_results(user: UserProfile, results: Sequence[Result]) -> None:
+    """Record search results as served, in the background."""
+    turns = [result.content for result in results if result.kind == "turn"]
+    served_lines.note(user, [result.content for result in results], turns)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
 from moments_app.context.item import Item
-from moments_app.turns.words import speaker_of
+from moments_app.engines.words import speaker_of
 from sessions_app.models.message import spoken
 from sessions_app.text.tokens import estimate_tokens
 

@@ -11,7 +11,6 @@ from itertools import accumulate, pairwise
 
 MOST_LISTED = 12  # maximum items of a list that are counted
 _AGES = range(1, 111)
-_YEARS = range(1900, 2100)
 _SCALES = {
     1_000: "k thousand tausend tsd mil mille тыс тысяч тысячи тысяча",
     1_000_000: "m mn million millions mio millionen millones млн миллион миллиона миллионов",

@@ -1,6 +1,7 @@
-"""Split texts into the words by which memory compares them."""
+"""The words by which memory compares texts, and the speakers of texts."""
 
 import re
+from collections.abc import Set as AbstractSet
 
 # A mark after a word is part of it if it distinguishes the word: C++ and C#, the blood groups A+ and AB-.
 _WORD = re.compile(r"\w+(?:[+#]+|-(?:(?<=\b\w-)|(?<=\b\w\w-))(?![\w-]))?")
@@ -8,6 +9,15 @@ _MARK = re.compile(r"[+#]|-(?<=\w-)(?![\w-])")
 _LETTER = re.compile(r"\w")
 # Map each ASCII character to lower case, or to a space if it is not part of a word.
 _IN_WORDS = {number: chr(number).lower() if _LETTER.match(chr(number)) else " " for number in range(128)}
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
+_DAY = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]|\(planned for [^)]{4,40}\)")
+_SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
+_SPEAKER_OF_LINE = re.compile(r"^[\s-]*[^\W\d_]+:\s")
+NAME_WORDS = 3  # maximum
+# The names of an assistant in transcripts without speaker names.
+_ASSISTANTS = frozenset("assistant assistent asistente assistente asystent ассистент 助手 アシスタント ai bot".split())
+# Maps each ASCII character to lower case, to itself, or to a space if it belongs to no word.
+_IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
 
 
 def words_of(text: str) -> list[str]:
@@ -20,3 +30,42 @@ def words_of(text: str) -> list[str]:
 def bare(word: str) -> str:
     """Return a word without its trailing marks."""
     return word.rstrip("+#-")
+
+
+def plain_words(text: str) -> str:
+    """Return the case-folded words of a text, separated by single spaces. An underscore ends a word."""
+    if text.isascii():
+        return " ".join(text.translate(_IN_PLAIN_WORDS).split())
+    return _BETWEEN_WORDS.sub(" ", text).strip().casefold()
+
+
+def without_day(line: str) -> str:
+    """Return a memory line without its day."""
+    return _DAY.sub(" ", line)
+
+
+def told_words(line: str) -> str:
+    """Return a memory line's words without its day. Each word has a space on both sides, to find whole words."""
+    return f" {' '.join(words_of(without_day(line).replace('_', ' ')))} "
+
+
+def speaker_of(content: str) -> str:
+    """Return the speaker of a turn that starts with a name and a colon; blank for other turns."""
+    match = _SPEAKER.match(content)
+    return match[1] if match and len(match[1].split()) <= NAME_WORDS else ""
+
+
+def is_named(content: str, words: AbstractSet[str]) -> bool:
+    """Return whether a turn's speaker is among the words of a query."""
+    speaker = speaker_of(content)
+    return bool(speaker) and not words.isdisjoint(words_of(speaker))
+
+
+def is_assistants(role: str, content: str) -> bool:
+    """Return whether a turn is an assistant's. A turn with a person's name in front is that person's."""
+    return role == "assistant" and (speaker_of(content) or "assistant").casefold() in _ASSISTANTS
+
+
+def without_speaker(line: str) -> str:
+    """Return a memory line without its list mark and speaker."""
+    return _SPEAKER_OF_LINE.sub("", line)

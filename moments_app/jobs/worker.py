@@ -34,10 +34,9 @@ from opentelemetry.trace import Span, SpanKind
 
 from memoryproject.process_tree import WAKE, signals_as_bytes
 from moments_app.jobs.process import Lane, names_in, processes
-from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.recovery import recover_jobs, this_process
 from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
 from moments_app.jobs.scheduled import next_schedule
-from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from moments_app.models.job import TASK
 from sessions_app.database.wake import IDLE, Bell, Channel, wake

@@ -1,9 +1,19 @@
-"""`delete_moment`: forget what a moment says. Its turns stay, and count as processed."""
+"""`delete_moment`: forget what a moment says. Its turns stay, and count as processed.
+
+Other functions find and clean rows that name moments by their keys, or quote a model's sentences about turns. Keys
+contain names, which quote turns.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
-from moments_app.models import Moment
-from sessions_app.models import Event
+from moments_app.models import Job, Moment
+from moments_app.models.job import LEFT_OUT
+from moments_app.moments.partition import rewrite
+from sessions_app.models import Event, Message, Session
 from sessions_app.models.event import MOMENT_DELETED
 
 
@@ -29,3 +39,46 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
     user_id, since = moment.user_id, moment.starts_at
     moment.delete()
     Moment.objects.telling_of(user_id, since).update(journey="")
+
+
+def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
+    """Return the rows that name these moments, or quote what a model wrote about the session.
+
+    They are partition events of the person's other sessions, results of jobs, and entries of the event log.
+
+    Args:
+        session: the session of the moments.
+        keys: the keys of the moments.
+        also: which other partition events to return.
+    """
+    events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
+    named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
+    quoting = Q(session=session, result__has_key=LEFT_OUT)
+    jobs = Job.objects.filter(quoting | Q(result__moment_keys__has_any_keys=keys), user_id=session.user_id)
+    log = Event.objects.filter(user_pk=session.user_id, payload__moment_keys__has_any_keys=keys)
+    return [*events.filter(named | also if also else named), *jobs, *log] if keys else [*jobs]
+
+
+def take_keys_out(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
+    """Remove moments' keys from a row that names them, and dropped sentences from a job's result.
+
+    Args:
+        row: a partition event, a job with its result, or an entry of the event log.
+        keys: keys of removed moments.
+        fields: new values for fields of a partition event.
+    """
+    if isinstance(row, Message):
+        rewrite(row, _without(row.payload, keys) | fields)
+    elif isinstance(row, Job):
+        row.result = {name: value for name, value in _without(row.result, keys).items() if name != LEFT_OUT}
+        row.save(update_fields=["result"])
+    else:
+        row.payload = _without(row.payload, keys)
+        row.save(update_fields=["payload"])
+
+
+def _without(payload: Any, keys: Collection[str]) -> dict[str, Any]:
+    return {
+        name: [key for key in value if key not in keys] if name in ("moment_keys", "last_n_moment_keys") else value
+        for name, value in payload.items()
+    }

@@ -25,9 +25,8 @@ from moments_app.models.correction import CorrectionState
 from moments_app.models.moment import moment_key
 from moments_app.moments.journey import KnownBefore, told
 from moments_app.prompts import MOMENT_BUILDER_URI
-from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.engine_input import engine_turn, split
 from moments_app.turns.platform_text import blank_platform_text
-from moments_app.turns.split import split
 from sessions_app.models import Message, Session
 from sessions_app.models.user_profile import united
 

@@ -24,6 +24,7 @@ from moments_app.jobs.process import (
 from moments_app.models import Correction, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.embedding import ask_to_embed
+from moments_app.moments.delete import mentions, take_keys_out
 from moments_app.moments.division import (
     MAX_TURNS,
     BuildInput,
@@ -35,7 +36,6 @@ from moments_app.moments.division import (
     store_moments,
 )
 from moments_app.moments.journey import known_before
-from moments_app.moments.mentions import mentions, take_keys_out
 from moments_app.moments.partition import PartitionEvent, rewrite
 from sessions_app.models import Message, Session, UserProfile
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 
 from moments_app.context.item import Item
-from moments_app.context.kept import KeptContext, KeptLine
+from moments_app.context.receipts import KeptContext, KeptLine
 from moments_app.context.render import FORMATS
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import CallRecord

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from moments_app.context.kept import KeptLayer, KeptLine
 from moments_app.context.layers import ORDER
+from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.operator.addresses import Pages
 
 BAR = 1000  # width of a bar, in its own units

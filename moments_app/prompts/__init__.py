@@ -1,14 +1,19 @@
-"""Install the shipped prompts in the database.
+"""Prompts: install the shipped ones in the database, and check who may activate a version.
 
-Each text is a file next to this module. `migrate` writes each text once as a version of its resource, so a new release
-adds a version. The version is activated only if the active one is a shipped one, so it never replaces an operator's
-version.
+Each shipped text is a file next to this module. `migrate` writes each text once as a version of its resource, so a new
+release adds a version. The version is activated only if the active one is a shipped one, so it never replaces an
+operator's version.
 """
 
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
+
+from moments_app.models import PromptResource, PromptVersion
+from sessions_app.models import Event
+from sessions_app.refusals import Conflict
 
 SHIPPED_BY = "shipped"
 ADDRESS = "rem://prompts/"
@@ -27,13 +32,14 @@ _SHIPPED = {
     SESSION_DIGEST_URI: ("Session digest", "session-digest"),
     RECALL_QUERY_URI: ("Recall query", "recall-query"),
 }
+MAX_CHARS = 100_000
+NO_WORD = "content: a prompt needs at least one word."
+OPERATOR = "operator:"
 
 
 @transaction.atomic
 def install_shipped_prompts(**_: Any) -> None:
     """Add new shipped prompts and activate them, in one transaction."""
-    from moments_app.models import PromptResource
-
     for uri, (name, purpose) in _SHIPPED.items():
         given = {"name": name, "purpose": purpose}
         resource, _created = PromptResource.objects.get_or_create(uri=uri, application=None, defaults=given)
@@ -43,3 +49,48 @@ def install_shipped_prompts(**_: Any) -> None:
         version = resource.add_version(content, created_by=SHIPPED_BY, note="Shipped with the product")
         if resource.active_version is None or resource.active_version.created_by == SHIPPED_BY:
             resource.activate(version)
+
+
+class NotApproved(Conflict):
+    """The version can only be activated by an operator other than its author."""
+
+    code = "not_approved"
+
+
+def is_second_asked() -> bool:
+    """Return whether another editor must activate a version."""
+    return bool(settings.PROMPT_APPROVAL == "second")
+
+
+def with_line_breaks(content: str) -> str:
+    """Return a text with normalized line breaks."""
+    return content.replace("\r\n", "\n")
+
+
+@transaction.atomic
+def put_in_force(version: PromptVersion, *, by: str) -> None:
+    """Activate a version from the next job on. An active version stays unchanged.
+
+    Args:
+        version: a version of a prompt.
+        by: `operator:…` or `key:…`.
+
+    Raises:
+        NotApproved: another operator must do this.
+    """
+    resource = PromptResource.objects.select_for_update().get(pk=version.resource_id)
+    if resource.active_version_id == version.pk:
+        return
+    if is_second_asked() and version.pk != resource.previous_version_id:
+        _check_approval(version, by)
+    resource.activate(version)
+    payload = {"uri": resource.uri, "version": version.number}
+    Event.objects.create(type="prompt_activated", actor=by, application_id=resource.application_id, payload=payload)
+
+
+def _check_approval(version: PromptVersion, by: str) -> None:
+    """Check that a version is activated by a person other than its author."""
+    if not by.startswith(OPERATOR):
+        raise NotApproved(f"An API key can't approve a version. Ask an operator to activate version {version.number}.")
+    if version.created_by == by:
+        raise NotApproved(f"You wrote version {version.number}, so another editor must activate it.")

@@ -33,8 +33,7 @@ from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
 from moments_app.streams.known_people import link_corrected
 from moments_app.streams.same import Rewording, without
-from moments_app.streams.texts import take_out_lines, write_text
-from moments_app.streams.three_way_merge import merged_text
+from moments_app.streams.texts import merged_text, take_out_lines, write_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
 from sessions_app.database.sql import insert_unless_there, lock_rows

@@ -24,7 +24,7 @@ from moments_app.models import (
     Release,
     Summary,
 )
-from moments_app.moments.mentions import mentions
+from moments_app.moments.delete import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
 from moments_app.provenance.withdrawal import withdrawals

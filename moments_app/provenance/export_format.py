@@ -9,7 +9,7 @@ from django.conf import settings
 from pydantic import AfterValidator, Field, PositiveInt, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from moments_app.context.kept import KeptContext
+from moments_app.context.receipts import KeptContext
 from moments_app.engines.statements import kind_of
 from moments_app.models import (
     Job,

@@ -28,7 +28,7 @@ from moments_app.models import (
     Summary,
     TurnEmbedding,
 )
-from moments_app.moments.mentions import take_keys_out
+from moments_app.moments.delete import take_keys_out
 from moments_app.provenance.derived import Derived, InStreams, derived_from, told_of_lost
 from moments_app.provenance.remake import (
     MEMORIES,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from uuid import uuid4
 
-from moments_app.context.assemble import BudgetTooSmall, Envelope
-from moments_app.context.kept import KeptContext
+from moments_app.context.assemble import Envelope, assembled
+from moments_app.context.plan import BudgetTooSmall
+from moments_app.context.receipts import KeptContext
 from moments_app.context.request import ContextRequest
-from moments_app.context.serve import assembled
 from moments_app.models import (
     ContextReceipt,
     Entity,

@@ -1,6 +1,8 @@
 """Guess the meaning of query words that occur in no text, from the known words that the person may search.
 
-Such a word may be mistyped, part of a known compound, or a compound of known words (see `compounds`).
+Such a word may be mistyped. In languages that write compounds as one word, it may also be a part of longer known words,
+or a compound of shorter ones: "Termin" also finds "Zahnarzttermin". There is no word list: the words in the person's
+texts are the known words.
 """
 
 from collections import defaultdict
@@ -9,7 +11,6 @@ from typing import Any
 
 from django.db import connection
 
-from moments_app.recall import compounds
 from moments_app.recall.terms import Term, counts_by_kind
 from sessions_app import lexemes
 
@@ -40,6 +41,9 @@ MOST_EDITS = 2
 LONG = 8  # letters of a word in which two edits are tolerated
 END = 3  # maximum letters of a piece at the start or the end of a word
 MIDDLE = 2  # letters of a piece in the middle
+COMPOUNDING = ("da", "de", "fi", "hu", "nl", "no", "sv")
+LAST, FIRST = 4, 5  # minimum letters of a compound's last part, which carries the meaning, and of its first part
+REST = 3  # minimum letters of the rest of the compound
 
 
 def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
@@ -68,8 +72,8 @@ def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, An
     shared = pieces(lexemes.marked(stem)[1] for stem in stems)
     wanted: dict[str, Any] = {
         "lengths": list({len(stem) + edits for stem in stems for edits in _edits(stem)}),
-        "parts": compounds.parts(stems),
-        "compounds": compounds.patterns(stems),
+        "parts": compound_parts(stems),
+        "compounds": compound_patterns(stems),
         **{f"piece{number}": list(found) for number, found in enumerate(shared.values())},
     }
     has_piece = " OR ".join(f"{part} = ANY(%(piece{number})s)" for number, part in enumerate(shared))
@@ -98,7 +102,7 @@ def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Se
 
 def _longer(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
     """Return the compounds that contain the word, and the parts of the word. Sort by the number of shared letters."""
-    shared = compounds.shared(by_language, term.all_stems)
+    shared = compound_matches(by_language, term.all_stems)
     return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:LONGER]
 
 
@@ -174,3 +178,54 @@ def _start(word: str, size: int) -> tuple[str, str]:
 
 def _end(word: str, size: int) -> tuple[str, str]:
     return f"right(bare, {size})", word[len(word) - size :]
+
+
+# --- compounds ---
+
+
+def compound_patterns(stems: Iterable[str]) -> list[str]:
+    """Return LIKE patterns of compounds that begin or end with one of these stems.
+
+    They also match words that are too short.
+
+    Args:
+        stems: stems as they are indexed, prefixed with their language.
+    """
+    found = _of_compounding(stems)
+    return [like for language, bare in found for like in (f"{language}:{bare}%", f"{language}:%{bare}")]
+
+
+def compound_parts(stems: Iterable[str]) -> list[str]:
+    """Return the stems that could be the first or last parts of these stems, if they are compounds."""
+    found: list[str] = []
+    for language, bare in _of_compounding(stems):
+        found += [f"{language}:{bare[:end]}" for end in range(FIRST, len(bare) - REST + 1)]
+        found += [f"{language}:{bare[start:]}" for start in range(REST, len(bare) - LAST + 1)]
+    return found
+
+
+def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[str]) -> dict[str, int]:
+    """Return the known stems that contain a searched stem or are part of one, with the number of letters of the part.
+
+    Args:
+        by_language: the stems of indexed texts, by language.
+        stems: the stems of a word that occurs in no text.
+    """
+    found: dict[str, int] = {}
+    for language, asked in _of_compounding(stems):
+        for stem in by_language.get(language, ()):
+            if letters := _part(lexemes.marked(stem)[1], asked):
+                found[stem] = max(letters, found.get(stem, 0))
+    return found
+
+
+def _part(one: str, other: str) -> int:
+    """Return the number of letters of the shorter stem if the longer one is a compound of it; else 0."""
+    part, whole = sorted((one, other), key=len)
+    is_first = len(part) >= FIRST and whole.startswith(part)
+    is_last = len(part) >= LAST and whole.endswith(part)
+    return len(part) if (is_first or is_last) and len(whole) >= len(part) + REST else 0
+
+
+def _of_compounding(stems: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return (stem for stem in map(lexemes.marked, stems) if stem[0] in COMPOUNDING and len(stem[1]) >= LAST)

@@ -1,35 +1,55 @@
-"""Get the query to search memory with for a message: the message itself, or a query that a fast engine writes.
+"""Get the query to search memory with for a message: its text, its vector, and the scores of its best results.
 
-The engine and the embeddings endpoint are called before the request's transaction starts, each with a timeout of a few
-seconds. If a call fails, the message itself is the query, or the search uses words only.
+The text is the message itself, or a query that a fast engine writes.
+
+The engine, the embeddings endpoint and the reranker are called before the request's transaction, each for at most a few
+seconds. If a call fails, the message itself is the query, the search uses words only, or results keep their order.
 """
 
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 from django.conf import settings
+from django.core.cache import cache
 from django.db import connection
 
-from moments_app.engines import language_model
+from moments_app.engines import embedder_name, embedding_model, language_model
 from moments_app.engines.calls.recall_query import QueryRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.transcript import Turn
-from moments_app.models import Circuit, EngineCall, PromptResource, PromptVersion
+from moments_app.models import Circuit, EmbeddingModel, EngineCall, PromptResource, PromptVersion
 from moments_app.prompts import RECALL_QUERY_URI
-from moments_app.recall.query_vector import with_vector
-from moments_app.recall.request import RecallRequest
-from moments_app.recall.rerank import with_relevances
+from moments_app.recall.request import RecallRequest, Vector
+from moments_app.recall.results import Result
+from moments_app.recall.search import recall
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
+from sessions_app.database.sql import columns, first
 from sessions_app.limited_operators import unlimited
-from sessions_app.models import Message, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 
 RETRIEVAL = ("query", "auto", "off")
 TURNS = 10  # latest turns that are sent to the engine
 TURN_TOKENS = 300  # maximum tokens of each of these turns
-SECONDS = 2.0  # timeout of the engine; after that, the message itself is the query
+# Timeout of each endpoint. After that, the message itself is the query, the search uses words only, and results keep
+# their order.
+SECONDS = 2.0
+
+KEPT_SECONDS = 300  # an application often requests the context and then searches for the same text
+
+# Reads the model, and whether one of its circuits is open or has counted failures of queries.
+_ACTIVE_SQL = """
+SELECT {columns}, EXISTS (
+    SELECT FROM moments_app_circuit circuit
+    WHERE circuit.engine = %s || model.name
+      AND (circuit.state = 'open' OR (circuit.work = 'query' AND circuit.failures > 0))
+) FROM moments_app_embeddingmodel model WHERE model.is_active
+"""
+MOST = 50  # results that are reordered
 
 logger = structlog.get_logger(__name__)
 
@@ -96,3 +116,107 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     resource = prompts.filter(active_version__isnull=False).select_related("active_version").first()
     shown = [engine_turn(turn, TURN_TOKENS, user.zone, index=turn.sequence) for turn in turns_read]
     return EngineInput(shown, resource.active_version if resource else None)
+
+
+# --- the vector ---
+
+
+def with_vector(request: RecallRequest) -> RecallRequest:
+    """Return the request with the vector of its text, or unchanged (`degraded`) if no vector is available.
+
+    Call it outside any transaction: it waits for the endpoint for up to `SECONDS`.
+    """
+    if request.mode == "text" or not settings.EMBEDDING.is_on:
+        return request
+    with unlimited():  # models, circuits and calls are global
+        found = first(EmbeddingModel, _ACTIVE_SQL.format(columns=columns(EmbeddingModel, "model")), [embedder_name("")])
+        if found is None or not found[0].is_served:
+            return request
+        model, [has_failed] = found
+        return replace(request, vector=_vector(request.text, model, has_failed=has_failed))
+
+
+def _vector(text: str, model: EmbeddingModel, *, has_failed: bool) -> Vector | None:
+    key = f"query:{model.pk}:{hashlib.sha256(text.encode()).hexdigest()}"
+    numbers = cache.get(key)
+    if numbers is None and (numbers := _embedded(text, model, has_failed=has_failed)):
+        cache.set(key, numbers, KEPT_SECONDS)
+    return Vector(model.pk, model.dimensions, numbers) if numbers else None
+
+
+def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[float] | None:
+    caller = embedding_model(model.recipe, timeout=SECONDS)
+    if has_failed and Circuit.objects.refuse_query(caller.name):
+        return None
+    if not caller.is_free and EngineCall.objects.used_up():
+        return None
+
+    def record(call: CallRecord) -> None:
+        if has_failed or call.error_kind or not caller.is_free:  # any other call changes nothing
+            record_call(call)
+
+    connection.close()  # to hold no connection while the endpoint works
+    try:
+        [numbers] = caller.open(record).embed([text], is_query=True)
+    except EngineError as error:
+        logger.warning("query not embedded", kind=error.kind)
+        return None
+    found: list[float] = numbers
+    return found
+
+
+def record_call(call: CallRecord) -> None:
+    """Record a call that was made for a query, and count it in its circuit."""
+    EngineCall.objects.keep(call)
+    Circuit.objects.note(call, Circuit.Work.QUERY)
+
+
+# --- the reranker ---
+
+
+def with_relevances(
+    request: RecallRequest, user_id: str | None, *, application: int, agent_id: str = "", session_id: str = ""
+) -> RecallRequest:
+    """Return the request with the reranker's scores of its best results; unchanged if there is no reranker or it fails.
+
+    Don't call it within a transaction: it waits for the reranker for up to `SECONDS`.
+
+    Args:
+        user_id: the person whose memory is searched; None for an unknown person.
+        application: primary key of the application that names the person.
+        agent_id: see `recall`.
+        session_id: search as the agent of this session.
+    """
+    if not settings.RERANK.base_url:
+        return request
+    with acting_for(user_id, application=application) as user:
+        if session_id and user:
+            sessions = Session.objects.filter(user=user, session_id=session_id)
+            agent_id = sessions.values_list("agent_id", flat=True).first() or ""
+        found = recall(user, agent_id, request, most=MOST) if user else []
+    if len(found) < 2:
+        return request
+    with unlimited():  # circuits and calls are global
+        return replace(request, relevances=_relevances(request.text, found))
+
+
+def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
+    from moments_app.engines.rerank import Reranker, reranker_name  # imports an HTTP client, if there is a reranker
+
+    conf = settings.RERANK
+    if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.used_up():
+        return {}
+    connection.close()  # to hold no connection while the reranker works
+    reranker = Reranker(
+        base_url=conf.base_url,
+        api_key=conf.api_key.get_secret_value(),
+        model=conf.model,
+        timeout=SECONDS,
+        record=record_call,
+    )
+    try:
+        scores = reranker.scores(query, [result.content for result in found])
+    except EngineError as error:
+        logger.warning("results not reranked", kind=error.kind)
+        return {}
+    return {result.ref: score for result, score in zip(found, scores, strict=True)}

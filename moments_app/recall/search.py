@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import connection
 
-from moments_app.engines.words import words_of
+from moments_app.engines.words import is_assistants, is_named, words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.fusion import (
     CANDIDATES,
@@ -30,7 +30,6 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import Lookup, QueryWords
 from moments_app.recall.words import query_words
-from moments_app.turns.words import is_assistants, is_named
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 

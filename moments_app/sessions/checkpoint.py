@@ -25,9 +25,8 @@ from moments_app.models.atom import content_hash
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms, belonging_to
-from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.engine_input import engine_turn, split_turns
 from moments_app.turns.platform_text import drop_platform_text
-from moments_app.turns.split import split_turns
 from sessions_app.models import Message, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.text.shorten import cut_lines, cut_words

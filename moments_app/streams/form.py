@@ -53,8 +53,8 @@ from moments_app.streams.formation import (
     write,
 )
 from moments_app.streams.known import known_of_each
+from moments_app.turns.engine_input import split_turns
 from moments_app.turns.platform_text import drop_platform_text
-from moments_app.turns.split import split_turns
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet, SequenceRange
 from sessions_app.models.session import FEWEST_TURNS

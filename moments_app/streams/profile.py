@@ -14,9 +14,9 @@ from django.db import transaction
 
 from moments_app.engines.extractive.language import is_common, stem, words
 from moments_app.engines.tables import word_set
+from moments_app.engines.words import told_words, without_speaker
 from moments_app.models import MemoryAtom
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN, MemoryAtomQuerySet
-from moments_app.turns.words import told_words, without_speaker
 from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
 

@@ -14,12 +14,12 @@ from django.db import transaction
 from django.db.models import Case, When
 from django.utils import timezone
 
+from moments_app.engines.words import plain_words
 from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, Release, ReleaseSource
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.stream import Defaults
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.texts import take_back
-from moments_app.turns.words import plain_words
 from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal

@@ -8,9 +8,8 @@ from functools import cached_property
 
 from moments_app.engines.statements import statement_of
 from moments_app.engines.statements.said import AGE, HOME, RELATIONSHIP, WORK
-from moments_app.engines.words import bare, words_of
+from moments_app.engines.words import bare, plain_words, words_of
 from moments_app.models.correction import reading
-from moments_app.turns.words import plain_words
 from sessions_app import lexemes
 
 SAME = 0.7  # minimum share of a fact's words in a sentence that says the same thing

@@ -1,7 +1,7 @@
-"""The text of a stream, whose lines are statements: write lines, and undo consolidations."""
+"""The text of a stream, whose lines are statements: write lines, undo consolidations, and merge versions."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -213,3 +213,27 @@ def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], 
 def _changes_since(stream: int, time: datetime) -> StatementChangeQuerySet:
     changes = StatementChange.objects.filter(statement__stream=stream, reason__startswith=CONSOLIDATION)
     return changes.filter(reason__gte=reason_of(time))
+
+
+# --- versions ---
+#
+# After a retraction, a text returns to its version from before the retracted turn. People's later changes to it are
+# kept. Texts are compared sentence by sentence, so that sentences they did not change are restored as well.
+
+
+def merged(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Return `base` without the parts removed between `before` and `after`, and with the parts added."""
+    remaining = [item for item in base if item in after or item not in before]
+    return remaining + [item for item in after if item not in before and item not in remaining]
+
+
+def merged_text(base: str, before: str, after: str) -> str:
+    """Return the same for a text, by its sentences and lines."""
+    if before == after:
+        return base
+    parts = merged(_sentences(base), _sentences(before), _sentences(after))
+    return "\n".join(parts) if "\n" in base + after else " ".join(parts)
+
+
+def _sentences(text: str) -> list[str]:
+    return [part for part in re.split(r"(?<=[.!?。])\s+|\n+", text) if part.strip()]

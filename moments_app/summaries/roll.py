@@ -35,9 +35,8 @@ from moments_app.jobs.workload import Workload, tokens_of
 from moments_app.models import ContextReceipt, Job, PromptResource, PromptVersion, Summary
 from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI
-from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.engine_input import end_of_round, engine_turn
 from moments_app.turns.platform_text import drop_platform_text
-from moments_app.turns.split import end_of_round
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError

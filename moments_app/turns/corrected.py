@@ -1,11 +1,27 @@
-"""Apply later corrections to turns for engines, so that nothing wrong is derived from them again."""
+"""Turns with what became known later: corrections, and marks of statements that are no longer true.
+
+Engines read the turns as corrected, so that nothing wrong is derived from them again.
+"""
 
 import copy
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import datetime, tzinfo
+from typing import NamedTuple
 
+from django.db import connection
+from django.utils import timezone
+
+from moments_app.engines.statements.dates import spoken_date
 from moments_app.models import CorrectedTurn
-from sessions_app.models import Message
+from moments_app.models.atom import BY_DATE
+from sessions_app.database.sql import array_of, microseconds_of, time_of
+from sessions_app.models import Message, UserProfile
+
+MOST_MARKS = 3  # of a turn: the newest
+MOST_STEPS = 50  # from a fact to what is true now
+TEXT_CHARS = 200  # of a statement in a mark
 
 
 def as_corrected(turns: Sequence[Message]) -> list[Message]:
@@ -46,3 +62,106 @@ def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
         elif right.casefold() != wrong.casefold():
             text += f" (corrected since: {right}, not {wrong})"
     return text
+
+
+class End(NamedTuple):
+    """A statement of a turn that is no longer true.
+
+    Args:
+        microseconds: the time since when, in microseconds since 1970.
+        is_replaced: whether another statement is true instead.
+        text: the value or text of that statement; without one, of the ended statement.
+        atom_id: the statement that the text is from.
+    """
+
+    microseconds: int
+    is_replaced: bool
+    text: str
+    atom_id: str
+
+    @property
+    def ref(self) -> str:
+        return f"rem://atoms/{self.atom_id}"
+
+
+# Whether a fact was known to be valid at the time; see `MemoryAtom.as_of`.
+_HOLDS = """{0}.user_id = %(user)s AND {0}.state NOT IN ('evicted', 'line') AND NOT {0}.is_candidate
+        AND {0}.formed_at <= %(at)s AND COALESCE({0}.valid_from <= %(at)s, true)
+        AND COALESCE({0}.corrected_at <= %(at)s, true)
+        AND NOT ({0}.is_wrong AND COALESCE({0}.ended_at <= %(at)s, true))
+        AND NOT COALESCE({0}.valid_until <= %(at)s AND {0}.ended_at <= %(at)s, false)"""
+# Whether two facts are about the same thing that has one value at a time.
+_SAME = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
+        AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""
+# Each row is a turn with its ends. The index of the person's ended facts finds them, and `later` follows what replaced
+# them, as far as it was known. If that says only that something is over, the newest value since then is taken. There is
+# no end of a plan whose day has passed, of a statement that is true again, and of a turn that also says what is true
+# instead. Reads only tables of the coordinator, so that it also runs on Citus.
+_ENDS_SQL = f"""
+WITH RECURSIVE fact AS (
+    SELECT ended.* FROM moments_app_memoryatom ended
+    WHERE ended.user_id = %(user)s AND ended.ended_at <= %(at)s AND ended.valid_until <= %(at)s
+        AND ended.ended_by <> '{BY_DATE}' AND ended.state NOT IN ('evicted', 'line') AND NOT ended.is_wrong
+        AND ended.source_message_ids && %(messages)s::bigint[]
+        AND NOT EXISTS (
+            SELECT FROM moments_app_memoryatom again WHERE again.stream_id = ended.stream_id
+                AND again.content_hash = ended.content_hash AND again.state = 'active' AND {_HOLDS.format("again")}
+        )
+        AND NOT EXISTS (
+            SELECT FROM moments_app_memoryatom again
+            WHERE {_SAME.format("again", "ended")} AND again.value <> '' AND again.value = ended.value
+                AND again.id <> ended.id AND {_HOLDS.format("again")}
+        )
+), later AS (
+    SELECT fact.id AS fact_id, fact.replaced_by_id AS id, 0 AS steps FROM fact WHERE replaced_by_id IS NOT NULL
+    UNION ALL
+    SELECT later.fact_id, over.replaced_by_id, later.steps + 1
+    FROM later JOIN moments_app_memoryatom over ON over.id = later.id
+    WHERE over.user_id = %(user)s AND over.ended_at <= %(at)s AND over.valid_until <= %(at)s
+        AND over.replaced_by_id IS NOT NULL AND later.steps < {MOST_STEPS}
+), latest AS (
+    SELECT DISTINCT ON (fact_id) fact_id, id FROM later ORDER BY fact_id, steps DESC
+), chosen AS MATERIALIZED (  -- a join condition with a subquery could not use an index
+    SELECT fact_id, CASE WHEN last.attribute <> '' AND last.value = '' THEN (
+        SELECT newer.id FROM moments_app_memoryatom newer
+        WHERE {_SAME.format("newer", "last")} AND newer.value <> '' AND newer.formed_at >= last.formed_at
+            AND {_HOLDS.format("newer")}
+        ORDER BY newer.formed_at DESC, newer.id DESC LIMIT 1
+    ) ELSE last.id END AS id
+    FROM latest JOIN moments_app_memoryatom last ON last.id = latest.id AND last.user_id = %(user)s
+)
+SELECT message_id, json_agg(json_build_array(since, is_replaced, text, atom_id) ORDER BY since, text, atom_id)::text
+FROM (
+    SELECT DISTINCT unnest(fact.source_message_ids) AS message_id, current.id IS NOT NULL AS is_replaced,
+        {microseconds_of("COALESCE(current.valid_from, current.formed_at, fact.valid_until)")} AS since,
+        left(COALESCE(NULLIF(current.value, ''), current.content, fact.content), {TEXT_CHARS}) AS text,
+        COALESCE(current.atom_id, fact.atom_id) AS atom_id, current.source_message_ids AS said_in
+    FROM fact LEFT JOIN chosen ON chosen.fact_id = fact.id
+    LEFT JOIN moments_app_memoryatom current ON current.id = chosen.id AND {_HOLDS.format("current")}
+) source WHERE message_id = ANY(%(messages)s::bigint[]) AND NOT COALESCE(said_in @> ARRAY[message_id], false)
+GROUP BY message_id
+"""  # noqa: S608 (constants)
+
+
+def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None = None) -> dict[int, list[End]]:
+    """Return the ends of turns by their primary key.
+
+    Args:
+        user: the person.
+        messages: primary keys of the person's turns.
+        as_of: only ends that were known at that time; None: now.
+    """
+    with connection.cursor() as cursor:
+        at = as_of or timezone.now()
+        cursor.execute(_ENDS_SQL, {"user": user.pk, "at": at, "messages": array_of(messages)})
+        rows = cursor.fetchall()
+    return {message: [End(*end) for end in json.loads(ends)[-MOST_MARKS:]] for message, ends in rows}
+
+
+def end_marks(ends: Iterable[End], zone: tzinfo) -> str:
+    """Return the marks that the text of a turn ends with, dated in a time zone."""
+    marks = ""
+    for end in ends:
+        day = spoken_date(time_of(end.microseconds).astimezone(zone).date())
+        marks += f" ({'' if end.is_replaced else 'no longer true '}since {day}: {' '.join(end.text.split())})"
+    return marks

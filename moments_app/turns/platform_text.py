@@ -1,7 +1,7 @@
 """Platform text: text that this platform itself put into a conversation. Memory must not feed on itself.
 
 It is recognized by what was served, not by its form. When a turn arrives, its lines are compared with those served to
-the person before (see `served_text`), and the platform's lines are recorded. So what a person said before it was ever
+the person before (see `served_lines`), and the platform's lines are recorded. So what a person said before it was ever
 served stays theirs, and so does what they say about a context.
 """
 
@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from moments_app.models import OwnText
 from moments_app.turns import served_lines
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.served_text import (
+from moments_app.turns.served_lines import (
     MEMORY_TOOLS,
     TextLine,
     may_be_platform_text,

@@ -18,7 +18,7 @@ from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.timezone import make_aware
 from unfold.admin import ModelAdmin
-from unfold.contrib.filters.admin import RangeDateFilter
+from unfold.contrib.filters.admin import RangeDateFilter, TextFilter
 from unfold.paginator import InfinitePaginator
 from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
@@ -293,3 +293,30 @@ def found_by(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
     """
     first, *others = (way.order_by("-pk").values("pk")[:FOUND] for way in ways)
     return queryset.filter(pk__in=first.union(*others, all=True) if others else first)
+
+
+class ExactFilter(TextFilter):  # type: ignore[misc]
+    """Rows whose `lookup` equals the entered text."""
+
+    lookup = ""
+
+    def wanted(self, text: str) -> Any:
+        """The value to search for."""
+        return text
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        text = (self.value() or "").strip()
+        return queryset.filter(**{self.lookup: self.wanted(text)}) if text else queryset
+
+
+class TagFilter(ExactFilter):
+    """Rows with the entered text as a tag."""
+
+    def wanted(self, text: str) -> list[str]:
+        return [text]
+
+
+class UserFilter(ExactFilter):
+    """Rows of one person."""
+
+    title, parameter_name, lookup = "user_id", "user_id", "user__user_id"

@@ -1,16 +1,20 @@
-"""URLs of the admin's pages, and links and chips for the cells of lists."""
+"""URLs of the admin's pages, and links, chips and highlighted words for the cells of lists."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.db.models import Model
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
+
+from sessions_app import lexemes
+from sessions_app.text.invisible_characters import with_unseen_written
 
 CHIPS = 4
 GIST = 140  # characters
+AROUND = 80  # characters before the first match
 
 
 def page_url(model: Model | type[Model], page: str, *arguments: Any, **query: Any) -> str:
@@ -54,3 +58,35 @@ def titled(name: str, text: str) -> SafeString:
         return format_html("{}", name)
     gist = Truncator(" ".join(text.split())).chars(GIST)
     return format_html('<span>{}<br><span class="rem-meta">{}</span></span>', name, gist)
+
+
+def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
+    """Escape a text, and mark the words of a query in it, in any inflected form.
+
+    Args:
+        text: The text that the search found.
+        words: The words of the query.
+        most: The maximum number of characters to show, from shortly before the first match. 0 shows all.
+    """
+    places = list(lexemes.places_of(text, words))
+    start, end = _cut(text, places[0][0] if places else 0, most)
+    return mark_safe("".join(_parts(text, start, end, places)))  # noqa: S308 (each part is escaped)
+
+
+def _cut(text: str, first: int, most: int) -> tuple[int, int]:
+    """Return the start and end of the excerpt to show. It starts at a word."""
+    if not most or len(text) <= most:
+        return 0, len(text)
+    start = text.rfind(" ", 0, max(first - AROUND, 0)) + 1
+    return start, start + most
+
+
+def _parts(text: str, start: int, end: int, places: list[tuple[int, int]]) -> Iterator[SafeString]:
+    at = start
+    if start:
+        yield SafeString("… ")
+    for first, last in places:
+        if first >= at and last <= end:
+            yield format_html("{}<mark>{}</mark>", *map(with_unseen_written, (text[at:first], text[first:last])))
+            at = last
+    yield format_html("{}{}", with_unseen_written(text[at:end]), " …" if end < len(text) else "")

@@ -34,6 +34,7 @@ _INNER_DATE = rf"((19(7[1-9]|[89][0-9])|20[0-9][0-9])-{_DAY}|{_LEAP_DAY})"
 TIME = rf"^((1970|2100)-{_DAY}T{_TIME}Z|{_INNER_DATE}T{_TIME}{_OFFSET})$"
 
 CONTRADICTORY = "contradictory"  # the code of an error in a combination of valid values
+_LAST = "T23:59:59.999999Z"  # the end of a day
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -333,3 +334,28 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+class AsOfField(Patterned, serializers.CharField):
+    """A time with its offset, or a date, which stands for its end in UTC."""
+
+    pattern = rf"({TIME})|^{DATE}$"
+    default_error_messages = {
+        "no_time": "Enter a date, such as 2026-03-02, or a time with a UTC offset, such as 2026-03-02T08:14:05Z.",
+    }
+
+    def to_internal_value(self, data: Any) -> datetime:  # type: ignore[override]  # a text is sent and a time meant
+        """Return the time.
+
+        Raises:
+            ValidationError: the text is not a time, or the time is not from 1970 to the end of 2100.
+        """
+        text = str(data)
+        is_date = bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text))
+        try:
+            time: datetime = AwareDateTimeField().run_validation(text + _LAST if is_date else text)
+        except serializers.ValidationError as error:
+            if error.get_codes() == ["range"]:
+                raise
+            self.fail("no_time")
+        return time.astimezone(UTC)

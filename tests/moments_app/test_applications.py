@@ -15,7 +15,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from memoryproject.serving import front
-from moments_app.interfaces.chat.headers import ChatSession
+from moments_app.interfaces.chat.request import ChatSession
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.interfaces.mcp.server import prompt_text

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memoryproject.settings import CONF
 from memoryproject.status.site_state import RESTARTED, Change, State
-from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
+from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine
 from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models import (
     Circuit,

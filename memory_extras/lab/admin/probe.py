@@ -11,9 +11,8 @@ from unfold.paginator import InfinitePaginator
 
 from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.views.probe import ProbeForm, RunPersonsProbes, ask_of, chart_of
-from moments_app.operator.admin.filters import UserFilter
 from sessions_app.admin.actors import actor_column
-from sessions_app.admin.base import PageAdmin, one_line, prefix_search
+from sessions_app.admin.base import PageAdmin, UserFilter, one_line, prefix_search
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.base import actor_of
 

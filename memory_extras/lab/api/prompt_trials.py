@@ -13,7 +13,7 @@ from memory_extras.lab.trials.try_prompt import CannotTry, try_prompt
 from memory_extras.lab.trials.try_prompt import TrialAnswer as Tried
 from moments_app.interfaces.api.prompts import NUMBER_MAX, OfPromptViewSet
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
-from moments_app.prompts.versions import MAX_CHARS, NO_WORD, with_line_breaks
+from moments_app.prompts import MAX_CHARS, NO_WORD, with_line_breaks
 from sessions_app.api.fields import CONTRADICTORY, IntegerField, PublicIdField, UUIDField, WordsField
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.sessions import session_or_404

@@ -16,8 +16,8 @@ from django.conf import settings
 from memory_extras.lab.models import Probe
 from moments_app.context.assemble import Envelope
 from moments_app.context.item import Item
+from moments_app.engines.words import plain_words
 from moments_app.models import PromptResource
-from moments_app.turns.words import plain_words
 from sessions_app.lexemes import QueryWord, stems_in, whole_words
 from sessions_app.models import Message
 

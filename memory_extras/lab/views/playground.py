@@ -12,18 +12,18 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
+from memory_extras.lab.chat_call import pass_on
 from memory_extras.lab.playground import Somebody, lit_layers, named_test_person
 from memory_extras.lab.trials.try_prompt import CannotTry, room
 from moments_app.context import receipts
-from moments_app.context.kept import KeptContext
+from moments_app.context.receipts import KeptContext
 from moments_app.interfaces.chat.errors import ChatError
-from moments_app.interfaces.chat.headers import ChatSession
-from moments_app.interfaces.chat.in_process import pass_on
+from moments_app.interfaces.chat.request import ChatSession
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
 from moments_app.operator.ask_again import can_ask_again
 from moments_app.operator.rights import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
-from moments_app.operator.trace import Round, receipt_of, round_of
+from moments_app.operator.views.trace import Round, receipt_of, round_of
 from moments_app.streams.form import FormMemories
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.links import page_url

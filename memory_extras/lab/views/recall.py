@@ -18,8 +18,7 @@ from moments_app.recall.search import MATCH_COUNT
 from sessions_app import lexemes
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
-from sessions_app.admin.links import page_url, turn_url
-from sessions_app.admin.marked import marked
+from sessions_app.admin.links import marked, page_url, turn_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import OperatorPage, OperatorView
 from sessions_app.lexemes import QUERY_MAX_CHARS

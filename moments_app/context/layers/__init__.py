@@ -1,38 +1,26 @@
-"""The layers of a context, in their order. To add one, add a module here and a line in `LAYERS`.
+"""The layers of a context, in their order. To add one, write a function in a module here, and add it to `LAYERS`.
 
 Lasting text comes first and text that depends on the query last, so that providers' prompt caches match the beginning.
-
-Each module has `items(source)`, and `STATIC`, which says whether its items stay the same until the stamp of the input
-changes.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.context.layers import (
-    collective,
-    conversation,
-    entities,
-    hot_turns,
-    moments,
-    now,
-    policy,
-    query,
-    retrieved,
-    summary,
-    user,
-)
+from moments_app.context.layers import entities, frame, hot_turns, moments, retrieved, streams, user
 
 
-class Layer(Protocol):
-    """A module of this package."""
+class Layer(NamedTuple):
+    """A layer.
 
-    STATIC: bool
+    Args:
+        items: returns its items, in order.
+        is_static: whether they stay the same until the stamp of the input changes.
+    """
 
-    def items(self, source: ContextInput) -> Sequence[Item]:
-        """Return the items of the layer, in order."""
+    items: Callable[[ContextInput], Sequence[Item]]
+    is_static: bool
 
 
 ORDER = (
@@ -48,18 +36,18 @@ ORDER = (
     "now",
     "query",
 )
-LAYERS: dict[str, Layer] = {
-    "policy": policy,
-    "collective": collective,
-    "user": user,
-    "moments": moments,
-    "summary": summary,
-    "conversation": conversation,
-    "retrieved": retrieved,
-    "entities": entities,
-    "hot_turns": hot_turns,
-    "now": now,
-    "query": query,
+LAYERS = {
+    "policy": Layer(frame.policy, is_static=True),
+    "collective": Layer(streams.collective, is_static=True),
+    "user": Layer(user.items, is_static=True),
+    "moments": Layer(moments.moments, is_static=True),
+    "summary": Layer(moments.summary, is_static=True),
+    "conversation": Layer(streams.conversation, is_static=True),
+    "retrieved": Layer(retrieved.items, is_static=False),
+    "entities": Layer(entities.items, is_static=False),
+    "hot_turns": Layer(hot_turns.items, is_static=False),
+    "now": Layer(frame.now, is_static=False),
+    "query": Layer(frame.query, is_static=False),
 }
 # `now` changes with the clock, so it is only included on request.
 DEFAULT = tuple(name for name in ORDER if name != "now")

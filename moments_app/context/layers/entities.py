@@ -19,7 +19,6 @@ from moments_app.models import Entity
 from moments_app.recall.request import MOST_WORDS
 from sessions_app import lexemes
 
-STATIC = False
 HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
 RECENT = 100  # most recently changed candidates; older ones must match the query

@@ -15,12 +15,10 @@ from django.conf import settings
 from moments_app.context.caches import KEPT_TURNS
 from moments_app.context.input import ContextInput, LiveTurn
 from moments_app.context.item import Item
-from moments_app.turns.corrected import correction_marks
-from moments_app.turns.superseded import end_marks
+from moments_app.turns.corrected import correction_marks, end_marks
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
 
-STATIC = False
 USER, ASSISTANT, TOOL, SYSTEM = (
     role.value for role in (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL, Message.Role.SYSTEM)
 )

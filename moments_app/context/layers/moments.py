@@ -1,18 +1,19 @@
-"""`moments`: the checkpoint at the session's latest boundary and the latest moments; without a boundary, only hints."""
+"""`moments` and `summary`: what was said before the live window."""
 
 from collections.abc import Sequence
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.models import Moment
+from moments_app.models import Moment, Summary
 from moments_app.models.moment import LATEST_MOMENTS
 from sessions_app.models import Message
 
-STATIC = True
 
+def moments(source: ContextInput) -> Sequence[Item]:
+    """Return the checkpoint at the session's latest boundary and the latest moments, newest first.
 
-def items(source: ContextInput) -> Sequence[Item]:
-    """Return the checkpoint and the latest moments, newest first; without a boundary, only where to look."""
+    Without a boundary, return only where to look.
+    """
     latest = list(Moment.objects.for_user(source.user).defer("search_vector", "detail").newest_first()[:LATEST_MOMENTS])
     event = Message.objects.boundaries_of(source.session).first()
     return [_checkpoint(source, event), *map(moment_item, latest)] if event else _hints(source, latest)
@@ -45,3 +46,18 @@ def _hints(source: ContextInput, latest: Sequence[Moment]) -> list[Item]:
     keys = ", ".join(moment.uri for moment in latest)
     profile = source.user.uri
     return [Item(f"This person's profile can be read at {profile}, their latest moments at {keys}.", profile)]
+
+
+def summary(source: ContextInput) -> Sequence[Item]:
+    """Return the latest completed rolling summary of the session. Failed and unfinished summaries are ignored."""
+    latest = Summary.objects.latest_completed(source.session)
+    if latest is None:
+        return []
+    return [
+        Item(
+            latest.text,
+            ref=f"rem://sessions/{source.session.session_id}/summary",
+            source_sequences=(latest.start_sequence, latest.end_sequence),
+            time=latest.completed_at,
+        )
+    ]

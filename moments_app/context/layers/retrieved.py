@@ -22,7 +22,6 @@ from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.shorten import shorten_middle
 from sessions_app.text.tokens import estimate_tokens
 
-STATIC = False
 MAX_CHARS, LEAST_CHARS = 600, 350  # maximum characters of a result: for large and for small budgets
 CHARS_A_TOKEN = 0.7  # of the budget, between these limits; a long turn then takes at most a fifth of the budget
 LINE_TOKENS = 28  # of a short result; recall is asked for as many results as could fit

@@ -1,4 +1,6 @@
-"""The items of a stream, for any layer: facts, pinned items, the text, and waiting observations.
+"""`collective` and `conversation`, and the items of a stream for any layer.
+
+The items of a stream are its facts, pinned items, text, and waiting observations.
 
 A shard starts with this person's own statements, which no other person's context includes.
 
@@ -7,13 +9,28 @@ example a correction that still waits next to the text in which it was already m
 date instead of their age, so that the same memory gives the same text tomorrow.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.engines.statements.dates import plan_in
 from moments_app.models import MemoryAtom, MemoryStream
+
+
+def collective(source: ContextInput) -> Sequence[Item]:
+    """Return the lessons and other knowledge that an agent has learned and keeps in its shards, without duplicates.
+
+    It contains what this person taught the agent, and released items that it learned from others. The shards are active
+    ones, both the agent's own and those of every agent.
+    """
+    found = items_of(source, MemoryStream.Type.AGENT)
+    return list({(item.name, item.text): item for item in reversed(found)}.values())[::-1]
+
+
+def conversation(source: ContextInput) -> Sequence[Item]:
+    """Return the items of the session's stream, oldest first."""
+    return items_of(source, MemoryStream.Type.SESSION)
 
 
 def items_of(source: ContextInput, stream_type: str) -> list[Item]:

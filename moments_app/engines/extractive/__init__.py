@@ -1,17 +1,15 @@
 """The engine without a model: it quotes the most informative sentences word for word.
 
-`sentences.py` reads turns: `speech.py` finds small talk and sentences that need context, `kinds.py` finds what a
-sentence says about its speaker. Other modules write moments, memories and texts. Words are data
-(`engines/tables/`). The same input always gives the same output. It can't draw conclusions or resolve contradictions;
-see docs/engines.md.
+`sentences.py` reads turns: `kinds.py` finds small talk, sentences that need context, and what a sentence says about
+its speaker. Other modules write moments, memories and texts. Words are data (`engines/tables/`). The same input always
+gives the same output. It can't draw conclusions or resolve contradictions; see docs/engines.md.
 """
 
 from collections.abc import Sequence
 
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
-from moments_app.engines.extractive.formation import form_memories
 from moments_app.engines.extractive.moments import build_moments
-from moments_app.engines.extractive.texts import consolidate, digest, roll_summary
+from moments_app.engines.extractive.texts import consolidate, digest, form_memories, roll_summary
 from moments_app.engines.shared_call import Part
 
 

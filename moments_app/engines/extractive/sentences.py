@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from moments_app.engines.extractive.kinds import DURABLE, INSTRUCTION, is_advice, is_of_speaker, kinds_of
+from moments_app.engines.extractive.kinds import (
+    DURABLE,
+    INSTRUCTION,
+    is_advice,
+    is_of_speaker,
+    is_reaction,
+    kinds_of,
+    leans,
+    nicknames,
+    without_openers,
+)
 from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences
-from moments_app.engines.extractive.speech import is_reaction, leans, nicknames, without_openers
 from moments_app.engines.statements import is_question, is_unreal, statement_of
 from moments_app.engines.statements.dates import is_dated, with_dates
 from moments_app.engines.transcript import Turn

@@ -8,9 +8,7 @@ are strict.
 """
 
 from moments_app.engines.statements.dates import plan_ends, since_in
-from moments_app.engines.statements.kinds import kind_of, worth_of
-from moments_app.engines.statements.said import NAME, Statement, statement_of
-from moments_app.engines.statements.unreal import is_question, is_unreal
+from moments_app.engines.statements.said import NAME, Statement, is_question, is_unreal, kind_of, statement_of, worth_of
 
 __all__ = [
     "NAME",

@@ -4,6 +4,12 @@
 unchanged. In English, "I live in Oslo" is read like "User lives in Oslo": "I" and "my" stand for the speaker that the
 line names ("Nora: I live in Oslo"), or for the user if it names none. In other languages, only the first person is
 read.
+
+Dreams, wishes, suppositions, questions and quotes of other people aren't held as true. A denial about home or work is
+no fact either, unless it says that something ended. A sentence that matches no pattern of `tables/unreal.txt` is taken
+literally.
+
+A statement's kind, and how long it stays true and useful, are found by its attribute or its words.
 """
 
 import re
@@ -13,8 +19,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from moments_app.engines import times
-from moments_app.engines.statements.unreal import is_unreal
-from moments_app.engines.tables import filled, lines_of, words_of
+from moments_app.engines.statements.dates import is_to_come
+from moments_app.engines.tables import any_pattern, filled, lines_of, words_of
 
 HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
 ENGLISH = "en"
@@ -85,6 +91,16 @@ _ENGLISH_PARTS = {
     r"|best friend))",
 }
 _NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_WORD}(?: {_WORD})?)")
+_QUESTION = re.compile(r"[?？؟]+[\"'”’)\]»]*\s*$")
+_QUOTED = re.compile(
+    r"[\"“„«「][^\"”“»」]*\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b[^\"”“»」]*[\"”“»」]|[“「][^”」]*我"
+)
+OTHER, PLAN = "other", "plan"
+MOST = 1.0  # worth of an attribute with one value at a time
+_OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # others: `relationship`
+_KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in lines_of("kinds")]
+_KIND_PARTS = {kind.upper(): pattern for kind, pattern in lines_of("kinds")}
+_WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pattern in lines_of("worth")]
 
 
 @dataclass(frozen=True)
@@ -232,3 +248,33 @@ def _value(named: dict[str, str | None]) -> str:
     role, employer = _ARTICLE.sub("", (named.get("role") or "").strip()), (named.get("employer") or "").strip()
     value = named.get("value") or " ".join(filter(None, (role, employer and f"at {employer}")))
     return value.strip().rstrip(".'’-")
+
+
+def is_question(text: str) -> bool:
+    """Return whether a sentence is a question."""
+    return bool(_QUESTION.search(text))
+
+
+@lru_cache(maxsize=2_000)  # the same sentence is checked several times
+def is_unreal(text: str) -> bool:
+    """Return whether a sentence says something that its speaker doesn't hold as true."""
+    said = text.replace("’", "'")
+    return is_question(said) or bool(any_pattern("unreal").search(said)) or bool(_QUOTED.search(said))
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of a statement, or `other` if no word indicates one."""
+    if said := statement_of(text):
+        return _OF_ATTRIBUTES.get(said.attribute, "relationship")
+    return next((kind for kind, pattern in _KINDS if pattern.search(text) or _is_plan(kind, text)), OTHER)
+
+
+def _is_plan(kind: str, text: str) -> bool:
+    return kind == PLAN and is_to_come(text)
+
+
+def worth_of(text: str) -> float:
+    """Return how much longer a text is kept than other new text, from 0 to 1: names, family and health last longest."""
+    if statement_of(text):
+        return MOST
+    return next((worth for worth, pattern in _WORTH if pattern.search(text)), 0.0)

@@ -9,16 +9,22 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.context.assemble import Envelope
+from moments_app.context.assemble import Envelope, serve_context
 from moments_app.context.layers import DEFAULT, ORDER
 from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
 from moments_app.context.request import PLANS, ContextRequest
-from moments_app.context.serve import serve_context
-from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.recall.query import RETRIEVAL
-from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField, is_text
+from sessions_app.api.fields import (
+    CONTRADICTORY,
+    AsOfField,
+    BooleanField,
+    IntegerField,
+    PublicIdField,
+    TextField,
+    is_text,
+)
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS

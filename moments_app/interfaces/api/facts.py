@@ -11,7 +11,6 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.models import Correction, MemoryAtom, StatementChange
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.known_person import SELF
@@ -28,6 +27,7 @@ from moments_app.provenance.correct import (
 )
 from sessions_app.api.fields import (
     CONTRADICTORY,
+    AsOfField,
     AwareDateTimeField,
     BooleanField,
     IntegerField,

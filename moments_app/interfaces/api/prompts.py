@@ -17,8 +17,7 @@ from rest_framework.response import Response
 
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
-from moments_app.prompts import ADDRESS
-from moments_app.prompts.versions import MAX_CHARS, NO_WORD, NotApproved, put_in_force, with_line_breaks
+from moments_app.prompts import ADDRESS, MAX_CHARS, NO_WORD, NotApproved, put_in_force, with_line_breaks
 from sessions_app.api.fields import (
     CONTRADICTORY,
     BooleanField,

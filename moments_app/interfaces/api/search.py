@@ -8,17 +8,15 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.context import served
-from moments_app.interfaces.api.as_of import AsOfField
+from moments_app.context import receipts
 from moments_app.interfaces.api.facts import AboutField
 from moments_app.recall import accesses
-from moments_app.recall.query_vector import with_vector
+from moments_app.recall.query import with_relevances, with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
-from moments_app.recall.rerank import with_relevances
 from moments_app.recall.results import Result
 from moments_app.recall.said_in import recall_with_span
 from moments_app.recall.search import MATCH_COUNT
-from sessions_app.api.fields import AwareDateTimeField, IntegerField, PublicIdField, WordsField
+from sessions_app.api.fields import AsOfField, AwareDateTimeField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
@@ -153,7 +151,7 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
         found, span = recall_with_span(user, agent_id, question, most=most) if user else ([], None)
     results = [result._replace(content=without_unseen(result.content)) for result in found]
     if user:
-        served.note_results(user, results)
+        receipts.note_results(user, results)
     accesses.note(result.ref for result in results)
     shown = [_result_data(result) for result in results]
     named = {"since": _written(since), "until": _written(until)} if since or until else None

@@ -14,17 +14,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from moments_app.interfaces.chat import upstream
-from moments_app.interfaces.chat.errors import answer_http_error, answer_refusal
-from moments_app.interfaces.chat.figures import FAILURES
-from moments_app.interfaces.chat.headers import ChatSession, authenticated, chat_session_of
+from moments_app.interfaces.chat.errors import FAILURES, answer_http_error, answer_refusal
 from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
 from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.relay import Relay
-from moments_app.interfaces.chat.replay import catch_up, keep_replaying
-from moments_app.interfaces.chat.request import ChatRequest
+from moments_app.interfaces.chat.request import ChatRequest, ChatSession, authenticated, chat_session_of
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
-from moments_app.interfaces.chat.write_ahead import WriteAhead
+from moments_app.interfaces.chat.write_ahead import WriteAhead, catch_up, keep_replaying
 from moments_app.interfaces.door import refuse_strangers
 from sessions_app.daily_limits import call_under_way
 from sessions_app.models import ApiKey

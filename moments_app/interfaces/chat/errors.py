@@ -1,12 +1,17 @@
-"""Errors of the chat endpoint itself, in the form that OpenAI's clients read."""
+"""Errors of the chat endpoint itself, in the form that OpenAI's clients read, and the counter of its failures."""
 
 from django.db import OperationalError
+from prometheus_client import Counter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from sessions_app.database.statement_timeouts import Unavailable
 from sessions_app.refusals import Refusal
+
+FAILURES = Counter(
+    "memory_chat_failures", "Chat calls that ran without memory, were not spooled, or were not stored.", ["what"]
+)
 
 
 class ChatError(Refusal):

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from moments_app.context.assemble import Envelope
+from moments_app.context.assemble import Envelope, serve_context
 from moments_app.context.layers import DEFAULT
 from moments_app.context.request import ContextRequest
-from moments_app.context.serve import serve_context
-from moments_app.interfaces.chat.headers import ChatSession
-from moments_app.interfaces.chat.request import ChatRequest
+from moments_app.interfaces.chat.request import ChatRequest, ChatSession
 from sessions_app.models import Message
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append_round import live_from, newest_turns

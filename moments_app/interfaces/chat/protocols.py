@@ -1,13 +1,203 @@
-"""The OpenAI protocols of the chat endpoint: only their differences."""
+"""The OpenAI protocols of the chat endpoint: only their differences.
 
+The Responses API has a body of items, and a response of items, complete or as a stream of events. In the transcript, an
+item is a message or a part of one. Consecutive items of an assistant, including its tool calls, are one turn, so that
+an answer is recognized when it comes back in the next call's input. Items without text, such as reasoning, stay with
+the items that they belong to, and are forwarded unchanged.
+"""
+
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
-from moments_app.interfaces.chat import request, responses
+from moments_app.interfaces.chat import request
 from moments_app.interfaces.chat.answer import Answer
-from moments_app.interfaces.chat.request import ChatRequest
+from moments_app.interfaces.chat.errors import ChatError
+from moments_app.interfaces.chat.request import ChatRequest, Entry, read_body, read_turns
+from sessions_app.models.message import spoken
 
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # calls and their arguments
+RESULTS = ("function_call_output", "custom_tool_call_output")
+# Fields for state that the platform keeps instead of the upstream: the session has the turns of earlier responses.
+OURS = ("conversation", "previous_response_id")
+_FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
+
+
+class ResponsesRequest(ChatRequest):
+    """A body of items."""
+
+    @property
+    def conversation(self) -> Any:
+        """The conversation that the body names, as a string or as an object with an id."""
+        named = self.body.get("conversation")
+        return named.get("id") if isinstance(named, dict) else named
+
+    def derived_session(self, user_id: str) -> str:
+        """Return a session id as for chat messages; blank if an earlier response has the first message."""
+        return "" if self.body.get("previous_response_id") else super().derived_session(user_id)
+
+    def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return chat messages as items."""
+        return [item for message in messages for item in _items(message)]
+
+    def with_parts(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the body with these items as its input, and without references to earlier ones."""
+        return {name: value for name, value in self.body.items() if name not in OURS} | {"input": parts}
+
+    def without_memory(self) -> bytes:
+        """Return the body without its conversation.
+
+        A reference to an earlier response stays, because the upstream may know it.
+        """
+        left = {name: value for name, value in self.body.items() if name != "conversation"}
+        return self.data if left == self.body else json.dumps(left).encode()
+
+
+def read_request(data: bytes) -> ResponsesRequest:
+    """Return the request in a body.
+
+    Raises:
+        ChatError: the request is invalid; the message says why.
+    """
+    body = read_body(data)
+    if body.get("background"):
+        raise ChatError(400, "background", "background=true is not supported. Send the request without it.")
+    given = body.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list) or not items:
+        raise ChatError(400, "invalid_input", "Send input as a text or a list of items.")
+    grouped = _grouped(items)
+    places = accumulate((len(parts) for _message, parts in grouped), initial=0)
+    turns = list(read_turns((f"input[{place}]", message) for place, (message, _) in zip(places, grouped, strict=False)))
+    return ResponsesRequest(body, data, [Entry(message["role"], parts) for message, parts in grouped], turns)
+
+
+Grouped = list[tuple[dict[str, Any], list[dict[str, Any]]]]
+
+
+def _grouped(items: Sequence[Any]) -> Grouped:
+    """Return the chat messages in items, each with its items.
+
+    Raises:
+        ChatError: an item is invalid.
+    """
+    groups: Grouped = []
+    wordless: list[dict[str, Any]] = []
+    for number, item in enumerate(items):
+        message = _message(number, item)
+        is_assistants = message is None or message["role"] == "assistant"
+        if is_assistants and groups and groups[-1][0]["role"] == "assistant":
+            groups[-1] = (_joined(groups[-1][0], message), [*groups[-1][1], item])
+        elif message is None:
+            wordless.append(item)
+        else:
+            groups.append((message, [*wordless, item]))
+            wordless = []
+    if groups:
+        groups[-1][1].extend(wordless)
+    return groups
+
+
+def _message(number: int, item: Any) -> dict[str, Any] | None:
+    """Return an item as a chat message; None if it has no text.
+
+    Raises:
+        ChatError: it is not an item.
+    """
+    if not isinstance(item, dict):
+        raise ChatError(400, "invalid_input", f"input[{number}] must be an object.")
+    kind = item.get("type", "message")
+    if kind in CALLS:
+        return {"role": "assistant", "content": "", "tool_calls": [_call(item)]}
+    if kind in RESULTS:
+        return {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}
+    if kind != "message":
+        return None
+    role, content = item.get("role"), item.get("content")
+    return {"role": role, "content": _text(content) if role == "assistant" else content}
+
+
+def _joined(message: dict[str, Any], more: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a message of the assistant joined with the next one."""
+    if more is None:
+        return message
+    texts = [text for text in (message["content"], more["content"]) if text]
+    calls = [*message.get("tool_calls", ()), *more.get("tool_calls", ())]
+    return {"role": "assistant", "content": "\n".join(texts)} | ({"tool_calls": calls} if calls else {})
+
+
+def _call(item: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": item.get("name"), "arguments": item.get(CALLS[item["type"]])}
+    return {"id": item.get("call_id"), "type": "function", "function": function}
+
+
+def _text(content: Any) -> str:
+    """Return the text of an assistant's message, or its refusal."""
+    if isinstance(content, str):
+        return content
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    texts = [part.get("text") or part.get("refusal") for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _items(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a chat message as items."""
+    if message["role"] == "tool":
+        return [
+            {"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": message["content"] or ""}
+        ]
+    text = spoken(message.get("name", ""), message["content"] or "")
+    said = [{"role": message["role"], "content": text}] if text else []
+    calls = [
+        {"type": "function_call", "call_id": call["id"]} | call["function"] for call in message.get("tool_calls", ())
+    ]
+    return [*said, *calls]
+
+
+class ResponsesAnswer(Answer):
+    """The output of a response."""
+
+    def add(self, part: Any) -> None:
+        """Add a response, or an event of its stream."""
+        if not isinstance(part, dict):
+            return
+        match part.get("type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                self.text += part["delta"] if isinstance(part.get("delta"), str) else ""
+            case "response.output_item.done":
+                self._add_item(part.get("item"))
+            case _:
+                self._add_response(part.get("response", part))
+
+    def _add_item(self, item: Any) -> None:
+        if isinstance(item, dict) and item.get("type") in CALLS:
+            called = _call(item)
+            if all(isinstance(text, str) for text in (called["id"], *called["function"].values())):
+                self.calls[len(self.calls)] = called
+
+    def _add_response(self, response: Any) -> None:
+        output = response.get("output") if isinstance(response, dict) else None
+        if not isinstance(output, list):
+            return
+        self.model = response["model"] if isinstance(response.get("model"), str) else self.model
+        if output:  # the complete text, which a stream has already sent in parts
+            self._replace([item for item in output if isinstance(item, dict)])
+        details = response.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, dict) else None
+        if response.get("status") == "completed":
+            self.finish_reason = "tool_calls" if self.calls else "stop"
+        elif response.get("status") == "incomplete":
+            self.finish_reason = _FINISHED.get(str(reason), "incomplete")
+
+    def _replace(self, output: Sequence[dict[str, Any]]) -> None:
+        said = [_text(item.get("content")) for item in output if item.get("type") == "message"]
+        self.text = "\n".join(filter(None, said))
+        self.calls = {}
+        for item in output:
+            self._add_item(item)
 
 
 @dataclass(frozen=True)
@@ -39,8 +229,8 @@ CHAT = Protocol(
 RESPONSES = Protocol(
     name="responses",
     path="/responses",
-    read_request=responses.read_request,
-    answer=responses.ResponsesAnswer,
+    read_request=read_request,
+    answer=ResponsesAnswer,
     endings=[
         f"{beginning}{event}".encode()
         for event in _LAST_EVENTS

@@ -15,9 +15,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from moments_app.interfaces.chat.answer import read_answer
-from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.memory import SOURCE
 from moments_app.interfaces.chat.protocols import CHAT, PROTOCOLS
+from moments_app.interfaces.chat.request import ChatSession
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, UserProfile
 from sessions_app.people.erase import ERASED_EVENT

@@ -1,24 +1,26 @@
-"""The list of facts and observations, and the form of an item."""
+"""The lists of facts and observations, of tasks and goals, of known people, and of stored items."""
 
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.safestring import SafeString
+from unfold.admin import TabularInline
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
-from moments_app.models import Cause, MemoryAtom
-from moments_app.operator.admin.filters import UserFilter
+from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StoredItem
+from moments_app.operator.rights import may_retract_directly
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
-from moments_app.operator.views.retraction import RetractItems
+from moments_app.operator.views.retraction import RetractEntity, RetractItems
 from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
 from moments_app.streams.known_people import link_people, rebuild_known_people
-from sessions_app.admin.base import PageAdmin
-from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import actor_of
+from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
+from sessions_app.admin.links import change_url, link_to
+from sessions_app.admin.views.base import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 
@@ -27,6 +29,8 @@ FOUND = 1_000  # maximum items, and people
 STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
 # Columns that are read from the text.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
+LINKS_SHOWN = 100
+FACTS_SHOWN = 50
 
 
 @admin.register(MemoryAtom)
@@ -156,3 +160,183 @@ class MemoryAtomAdmin(PageAdmin):
         if atom.last_accessed_at is None:
             return "never"
         return f"{atom.access_count}×, last {atom.last_accessed_at:%Y-%m-%d %H:%M}"
+
+
+class EntityForm(FormPage[Entity]):
+    """The page of an entity, with its author and the links that lead to it."""
+
+    after = "operator/entities/links.html"
+
+    def context(self) -> dict[str, Any]:
+        links = self.row.links_in.select_related("from_entity").defer("from_entity__search_vector").order_by("-id")
+        may_retract = may_retract_directly(self.request)
+        return {"entity": self.row, "links_in": links[:LINKS_SHOWN], "may_retract": may_retract}
+
+
+class LinkInline(TabularInline):  # type: ignore[misc]
+    """The links from an entity to others."""
+
+    model = EntityLink
+    fk_name = "from_entity"
+    fields = ("relation", "to_entity")
+    readonly_fields = fields
+    extra = 0
+    can_delete = True
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EntityLink]:
+        links: QuerySet[EntityLink] = super().get_queryset(request)
+        return links.select_related("to_entity", "from_entity")
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Entity)
+class EntityAdmin(PageAdmin):
+    """A task, a goal or a problem of a person."""
+
+    list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "updated_at")
+    applications = ("user__application",)
+    list_filter = ("kind", "status", UserFilter, ("due_at", DaysFilter))
+    list_filter_submit = True
+    list_select_related = ("user", "source_session")
+    paginator = InfinitePaginator
+    search_fields = ("title",)
+    open_lookups = ("user__id__exact",)
+    search_help_text = "Words from the title or body, or the start of a user_id"
+    ordering = ("-id",)
+    fields = (
+        "title",
+        "body",
+        ("kind", "status"),
+        "due_at",
+        ("user_link", "session_link", "entity_id"),
+        ("created_at", "updated_at"),
+    )
+    readonly_fields = ("user_link", "session_link", "entity_id", "created_at", "updated_at")
+    inlines = (LinkInline,)
+    form_page = EntityForm
+    views = (RetractEntity,)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Entity]:
+        queryset: QuerySet[Entity] = super().get_queryset(request)
+        return queryset.defer("search_vector")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Entity], search_term: str
+    ) -> tuple[QuerySet[Entity], bool]:
+        term = search_term.strip().replace("\0", "")
+        if not term:
+            return queryset, False
+        by_words = queryset.filter(pk__in=Entity.objects.matching(term).values("pk"))
+        return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False  # only applications add entities, for people they know
+
+    @admin.display(description="User")
+    def user_link(self, entity: Entity) -> SafeString | str:
+        return link_to(entity.user)
+
+    @admin.display(description="Session")
+    def session_link(self, entity: Entity) -> SafeString | str:
+        return link_to(entity.source_session)
+
+
+class KnownPersonForm(FormPage[KnownPerson]):
+    """The page of a known person, and the current facts about them."""
+
+    after = "operator/known_people/facts.html"
+
+    def context(self) -> dict[str, Any]:
+        if not may_see(self.request, MemoryAtom):
+            return {"known_person": self.row, "sees_facts": False}
+        facts = MemoryAtom.objects.holding().filter(about=self.row).select_related("user")
+        shown, more = first_of(facts.defer("search_vector").newest_first(), FACTS_SHOWN)
+        return {"known_person": self.row, "sees_facts": True, "facts": shown, "more": more}
+
+
+@admin.register(KnownPerson)
+class KnownPersonAdmin(ReadOnlyAdmin):
+    """People as the facts about them describe them. To change a person, correct the facts."""
+
+    list_display = ("name", "relationship", "user_link", "key", "created_at")
+    applications = ("user__application",)
+    list_filter = (UserFilter,)
+    list_filter_submit = True
+    list_select_related = ("user",)
+    paginator = InfinitePaginator
+    sortable_by = ()
+    search_fields = ("name",)
+    search_help_text = "A name, or the start of a user_id"
+    when_empty = (
+        "No people yet. A person is listed here when a fact names them with their relationship to the user, such as "
+        "“sister”."
+    )
+    ordering = ("-id",)
+    form_page = KnownPersonForm
+    fields = (("name", "relationship"), "aliases", ("user_link", "key"), "created_at")
+    readonly_fields = ("user_link",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[KnownPerson]:
+        """Exclude people about whom every statement was withdrawn."""
+        return super().get_queryset(request).with_statements()  # type: ignore[no-any-return]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[KnownPerson], search_term: str
+    ) -> tuple[QuerySet[KnownPerson], bool]:
+        term = search_term.strip().replace("\0", "")
+        if not term:
+            return queryset, False
+        named = queryset.filter(pk__in=KnownPerson.objects.named(term).values("pk"))
+        return found_by(queryset, named, queryset.filter(user__user_id__startswith=term)), False
+
+    @admin.display(description="User")
+    def user_link(self, person: KnownPerson) -> SafeString | str:
+        return link_to(person.user)
+
+
+@admin.register(StoredItem)
+class StoredItemAdmin(PageAdmin):
+    """Stored items. Operators can read and delete them."""
+
+    list_display = ("key", "labels", "user_link", "updated_at")
+    applications = ("application",)
+    list_filter = (UserFilter,)
+    list_filter_submit = True
+    list_select_related = ("user",)
+    paginator = InfinitePaginator
+    sortable_by = ()
+    search_fields = ("text",)
+    search_help_text = "Words from the value, or the start of a user_id"
+    when_empty = "No stored items yet. Items that an application puts into the item store are listed here."
+    ordering = ("-id",)
+    fields = ("key", "labels", "value", "user_link", ("created_at", "updated_at"))
+    readonly_fields = ("labels", "user_link")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[StoredItem]:
+        queryset: QuerySet[StoredItem] = super().get_queryset(request)
+        return queryset.defer("text", "search_vector")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[StoredItem], search_term: str
+    ) -> tuple[QuerySet[StoredItem], bool]:
+        term = search_term.strip().replace("\0", "")
+        if not term:
+            return queryset, False
+        by_words = queryset.filter(pk__in=StoredItem.objects.matching(term).values("pk"))
+        return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: StoredItem | None = None) -> bool:
+        return False
+
+    @admin.display(description="Namespace")
+    def labels(self, item: StoredItem) -> str:
+        return " / ".join(item.labels)
+
+    @admin.display(description="User")
+    def user_link(self, item: StoredItem) -> SafeString | str:
+        return link_to(item.user)

@@ -1,10 +1,11 @@
-"""The lists of corrections, and of contradictions that need an answer."""
+"""The lists of corrections, of contradictions that need an answer, and of retractions."""
 
 from django.contrib import admin
 from django.core.cache import cache
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from moments_app.models import Contradiction, Correction
+from moments_app.models import Contradiction, Correction, Retraction
 from moments_app.operator.views.fact import (
     AcceptContradiction,
     ContradictionForm,
@@ -13,7 +14,9 @@ from moments_app.operator.views.fact import (
     TakeAnswerBack,
     UndoCorrection,
 )
+from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
 from sessions_app.admin.actors import AskedForAdmin, actor_column
+from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.limited_operators import scope_key
 
@@ -75,3 +78,43 @@ def waiting(request: HttpRequest) -> str:
 
 def _number_waiting() -> int:
     return Contradiction.objects.waiting()[: COUNTED + 1].count()
+
+
+@admin.register(Retraction)
+class RetractionAdmin(AskedForAdmin):
+    """Retractions, newest first."""
+
+    list_display = ("created_at", "session", "whose", "reason", "by", "undone_at")
+    list_select_related = ("session", "user", "stream")
+    applications = ("user__application", "stream__application")
+    list_filter = (("undone_at", admin.EmptyFieldListFilter),)
+    search_fields = search_prefixes = ("session__session_id", "user__user_id")
+    search_help_text = "Start of a session_id or user_id"
+    ordering = ("-id",)
+    actions = ("undo_selected",)
+    form_page = RetractionForm
+    views = (CheckRetraction, UndoRetraction)
+    fields = (
+        ("session", "user", "stream"),
+        ("sequences", "item_ids", "entity_ids"),
+        "reason",
+        ("by", "created_at", "undone_at", "retraction_id"),
+    )
+
+    @admin.display(description="User", ordering="user")
+    def whose(self, retraction: Retraction) -> str:
+        """Return the person, or the shard whose users saw the item."""
+        return str(retraction.user or retraction.stream)
+
+    def has_undo_permission(self, request: HttpRequest) -> bool:
+        """Allow operators who may change retractions to undo them."""
+        return request.user.has_perm("moments_app.change_retraction")
+
+    @admin.action(description="Undo selected retractions", permissions=["undo"])
+    @asks_first(
+        "Memory uses the turns again. Contexts and searches include what was derived from them.",
+        button="Undo these retractions",
+    )
+    def undo_selected(self, request: HttpRequest, queryset: QuerySet[Retraction]) -> None:
+        """Undo the retractions, newest first. Report those that can't be undone, and why."""
+        UndoRetraction.change_each(self, request, queryset.order_by("-id"))

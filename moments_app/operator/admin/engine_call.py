@@ -1,27 +1,41 @@
-"""Model calls: the list, the page of a call with the texts of a failed one, and the cost of all calls."""
+"""Model calls: the list, the page of a call with the texts of a failed one, and the cost of all calls.
+
+Also the models that have vectors.
+"""
 
 from collections.abc import Collection
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin
 from django.core.cache import cache
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from unfold.decorators import display
 
-from moments_app.models import EngineCall, Job, KeptExchange
-from moments_app.operator.admin.filters import ExactFilter
+from moments_app.models import EmbeddingModel, EngineCall, Job, KeptExchange
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.recall import embed
+from moments_app.recall.embed import Embed
 from moments_app.reports import cost
-from sessions_app.admin.base import FOUND, DaysFilter, LogAdmin, NewestValuesFilter, one_line
-from sessions_app.admin.views.base import FormPage, OperatorPage
+from sessions_app.admin.base import (
+    FOUND,
+    DaysFilter,
+    ExactFilter,
+    LogAdmin,
+    NewestValuesFilter,
+    ReadOnlyAdmin,
+    one_line,
+)
+from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
 
 KEPT_SECONDS = 300  # summing a month of calls takes a second
+COUNTED = 1_000  # jobs
 
 
 class CallForm(FormPage[EngineCall]):
@@ -152,3 +166,76 @@ class EngineCallAdmin(LogAdmin):
             return "–"
         url = reverse("admin:moments_app_job_change", args=[call.job.pk])
         return format_html('<a class="rem-link" href="{}" title="{}">{}</a>', url, call.job.process, call.job.title)
+
+
+class EmbeddingModelForm(FormPage[EmbeddingModel]):
+    """The page of a model: how many texts have a vector of it."""
+
+    before = "operator/embeddings/model.html"
+
+    def context(self) -> dict[str, Any]:
+        may_send = self.admin.has_steer_permission(self.request) and self.row.is_active
+        return _progress(self.row) | {"may_send": may_send}
+
+
+class SendRefused(RowAction[EmbeddingModel]):
+    """Resend texts that the endpoint rejected."""
+
+    route, name, permission = "<int:pk>/send-refused/", "send_refused", "steer"
+
+    def change(self, model: EmbeddingModel) -> str:
+        count = model.ask_refused_again()
+        embed.ask_refused_again(self.actor)
+        self.log(model, "Resent rejected texts.", f"{count:,} rejected texts are being resent.")
+        return reverse("admin:moments_app_embeddingmodel_change", args=[model.pk])
+
+
+def _progress(model: EmbeddingModel) -> dict[str, Any]:
+    filled = embed.filled(model)
+    refused = sum(row.refused for row in filled)
+    return {
+        "model": model,
+        "filled": filled,
+        "refused": refused,
+        "refusals": embed.refusals(model) if refused else [],
+    }
+
+
+def embedding_state() -> dict[str, Any]:
+    """Return whether texts are embedded, and what the model in use still has to embed."""
+    model = EmbeddingModel.objects.active().first()
+    return {
+        "is_on": settings.EMBEDDING.is_on,
+        **_jobs(),
+        **(_progress(model) if model else {}),
+    }
+
+
+def _jobs() -> dict[str, int]:
+    """Count open and failed jobs with one statement."""
+    own = Job.objects.filter(process=Embed.name).order_by().values_list("status", flat=True)
+    failed = own.filter(status=Job.Status.FAILED)[:COUNTED]
+    found = list(own.filter(status__in=Job.OPEN)[:COUNTED].union(failed, all=True))
+    return {"waiting": len(found) - found.count(Job.Status.FAILED), "failed": found.count(Job.Status.FAILED)}
+
+
+@admin.register(EmbeddingModel)
+class EmbeddingModelAdmin(ReadOnlyAdmin):
+    """Read only: `manage.py embed` fills and switches models."""
+
+    list_display = ("name", "dimensions", "is_active", "created_at")
+    sortable_by = ()
+    ordering = ("-id",)
+    when_empty = "No embedding models yet. The first one appears when a text is embedded."
+    list_before_template = "operator/embeddings/list.html"
+    views = (SendRefused,)
+    form_page = EmbeddingModelForm
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Allow operators who may change jobs to queue more of them."""
+        return request.user.has_perm("moments_app.change_job")
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Add the progress of the model in use to the list."""
+        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | embedding_state())
+        return response

@@ -19,14 +19,12 @@ from moments_app.models import EngineCall, Moment
 from moments_app.models.moment import CHAIN_ORDER, MomentQuerySet
 from moments_app.moments.delete import delete_moment
 from moments_app.operator import moment_chain
-from moments_app.operator.admin.filters import ExactFilter, TagFilter, UserFilter
 from moments_app.operator.as_of import AsOf
-from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import entries
-from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
+from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by
 from sessions_app.admin.links import CHIPS, link_to, list_url, titled
 from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowView, actor_of, may_see
+from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
 from sessions_app.models import Message, UserProfile
 
 SOURCE_TURNS = 200

@@ -1,4 +1,4 @@
-"""The list of sessions, and the form for a session's details."""
+"""The lists of sessions, of rolling summaries, and of receipts of served contexts."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,37 +9,47 @@ from django.db.models import Func, QuerySet, TextField, Value
 from django.db.models.functions import Coalesce, NullIf
 from django.http import Http404, HttpRequest
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from unfold.contrib.filters.admin import FieldTextFilter
 from unfold.decorators import display
+from unfold.paginator import InfinitePaginator
 
+from moments_app.context.layers import ORDER
+from moments_app.context.receipts import KeptLayer, KeptLine
+from moments_app.models import ContextReceipt, Summary
+from moments_app.operator.addresses import Pages
+from moments_app.operator.context_view import BAR, ShownLayer, shown_layers
 from moments_app.operator.views.context_preview import ContextPreview
 from moments_app.operator.views.retraction import RetractTurns
 from moments_app.operator.views.session import (
+    BuildSession,
+    HoldSession,
     MoreTurns,
+    RebuildSession,
+    RequestDigest,
+    RetrySummary,
     SessionContexts,
     SessionDetails,
     SessionForm,
     SessionJobs,
     SessionMemory,
     SessionSummaries,
-    Transcript,
-)
-from moments_app.operator.views.session_actions import (
-    BuildSession,
-    HoldSession,
-    RebuildSession,
-    RequestDigest,
     SettleSession,
+    SummaryForm,
+    Transcript,
 )
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
-from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
-from sessions_app.admin.links import GIST, titled, turn_url
-from sessions_app.admin.marked import marked
-from sessions_app.admin.views.base import actor_of
+from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
+from sessions_app.admin.links import GIST, link_to, marked, titled, turn_url
+from sessions_app.admin.views.base import FormPage, actor_of
 from sessions_app.models import Session
+from sessions_app.transcript.append import CONTEXT_ID
 from sessions_app.transcript.search import Mention, find_sessions
+
+STUCK = "stuck"
+LOOKED_AT = 30  # maximum turns to search after a context was served
 
 
 @admin.register(Session)
@@ -196,3 +206,160 @@ def _said_column(request: HttpRequest) -> Callable[[Session], str]:
         )
 
     return said
+
+
+class StatusFilter(admin.SimpleListFilter):
+    """Summaries with a status. Stuck ones are in progress without a running job."""
+
+    title = "status"
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [*Summary.Status.choices, (STUCK, "Stuck (no job is working on it)")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Summary]) -> QuerySet[Summary]:
+        if self.value() == STUCK:
+            return queryset.filter(pk__in=Summary.objects.stuck())
+        return queryset.filter(status=self.value()) if self.value() in Summary.Status.values else queryset
+
+
+@admin.register(Summary)
+class SummaryAdmin(ReadOnlyAdmin):
+    """Versions of rolling summaries: their turns, their previous version, and their duration."""
+
+    list_display = ("told", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
+    applications = ("user__application",)
+    list_filter = (StatusFilter, UserFilter)
+    list_filter_submit = True
+    paginator = InfinitePaginator
+    search_fields = search_prefixes = ("session__session_id", "user__user_id")
+    open_lookups = ("session__id__exact", "user__id__exact")
+    search_help_text = "Start of a session_id or user_id"
+    ordering = ("-id",)
+    form_page = SummaryForm
+    views = (RetrySummary,)
+
+    class Media:
+        js = ("operator/walk.js",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Summary]:
+        named: QuerySet[Summary] = super().get_queryset(request)
+        return named.select_related("session", "user", "job", "prompt_version__resource", "base")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Summary | None = None) -> list[Any]:
+        return []  # the page doesn't use Django's fields
+
+    @admin.display(description="Turns", ordering="end_sequence")
+    def told(self, summary: Summary) -> SafeString:
+        return titled(self.window(summary), summary.text)
+
+    @staticmethod
+    def window(summary: Summary) -> str:
+        """Return the range of turns that a summary covers."""
+        return f"{summary.start_sequence}–{summary.end_sequence}"
+
+    @admin.display(description="Status")
+    def status_badge(self, summary: Summary) -> SafeString:
+        return format_html('<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.status)
+
+    @admin.display(description="Session")
+    def session_link(self, summary: Summary) -> SafeString | str:
+        return link_to(summary.session)
+
+    @admin.display(description="User")
+    def user_link(self, summary: Summary) -> SafeString | str:
+        return link_to(summary.user)
+
+    @admin.display(description="Continues")
+    def base_link(self, summary: Summary) -> SafeString | str:
+        return link_to(summary.base, self.window(summary.base)) if summary.base else "–"
+
+    @admin.display(description="Sources")
+    def sources(self, summary: Summary) -> int:
+        return len(summary.source_message_ids)
+
+    @admin.display(description="Duration")
+    def took(self, summary: Summary) -> SafeString | str:
+        milliseconds = summary.generation_time_ms
+        return "–" if milliseconds is None else format_html('<span class="rem-nowrap">{} ms</span>', milliseconds)
+
+
+class ReceiptForm(FormPage[ContextReceipt]):
+    """The page of a receipt, layer by layer."""
+
+    before = "operator/receipts/receipt.html"
+
+    def context(self) -> dict[str, Any]:
+        receipt = self.row
+        return {
+            "receipt": receipt,
+            "total": total_of(receipt),
+            "layers": served_layers(receipt),
+            "bar": BAR,
+            "answer": answer_to(receipt),
+        }
+
+
+def answer_to(receipt: ContextReceipt) -> int | None:
+    """Return the sequence of the turn for which a context was served; None if no turn names it."""
+    if receipt.after_sequence is None:
+        return None
+    after = receipt.session.messages.turns().filter(user=receipt.user_id, sequence__gt=receipt.after_sequence)
+    turns = after.order_by("sequence").values_list("sequence", "metadata")[:LOOKED_AT]
+    return next((at for at, metadata in turns if metadata.get(CONTEXT_ID) == str(receipt.context_id)), None)
+
+
+def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:
+    """Return the tokens of each layer, in the order of a context. The database column has no order."""
+    return {name: receipt.tokens[name] for name in ORDER if name in receipt.tokens}
+
+
+def total_of(receipt: ContextReceipt) -> str:
+    """Return the total tokens, formatted for pages."""
+    return f"{sum(tokens_by_layer(receipt).values()):,}"
+
+
+def served_layers(receipt: ContextReceipt) -> list[ShownLayer]:
+    """Return the layers of a receipt. Their lines contain only addresses."""
+    layers = [
+        KeptLayer(name, tokens, [KeptLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
+        for name, tokens in tokens_by_layer(receipt).items()
+    ]
+    pages = Pages(receipt.user, [line.ref for layer in layers for line in layer.lines])
+    return shown_layers(layers, pages, sum(layer.tokens for layer in layers) or 1)
+
+
+@admin.register(ContextReceipt)
+class ContextReceiptAdmin(ReadOnlyAdmin):
+    """Receipts of contexts: their sizes, by layer."""
+
+    list_display = ("created_at", "session_link", "user_link", "total", "layers", "context_id")
+    applications = ("user__application",)
+    list_filter = (UserFilter, ("created_at", DaysFilter))
+    list_filter_submit = True
+    list_select_related = ("session", "user")
+    paginator = InfinitePaginator
+    tells_of_people = False
+    search_fields = search_prefixes = ("session__session_id", "user__user_id")
+    search_help_text = "Start of a session_id or user_id"
+    ordering = ("-created_at", "-id")
+    form_page = ReceiptForm
+
+    def get_fieldsets(self, request: HttpRequest, obj: ContextReceipt | None = None) -> list[Any]:
+        return []  # the page doesn't use Django's fields
+
+    @admin.display(description="Tokens")
+    def total(self, receipt: ContextReceipt) -> str:
+        return total_of(receipt)
+
+    @admin.display(description="Layers")
+    def layers(self, receipt: ContextReceipt) -> str:
+        return ", ".join(f"{name} {tokens}" for name, tokens in tokens_by_layer(receipt).items())
+
+    @admin.display(description="Session")
+    def session_link(self, receipt: ContextReceipt) -> SafeString | str:
+        return link_to(receipt.session)
+
+    @admin.display(description="User")
+    def user_link(self, receipt: ContextReceipt) -> SafeString | str:
+        return link_to(receipt.user)

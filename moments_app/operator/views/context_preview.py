@@ -8,8 +8,9 @@ from django import forms
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
-from moments_app.context.assemble import BudgetTooSmall, Envelope, kept_context, kept_lines, preview
+from moments_app.context.assemble import Envelope, kept_context, kept_lines, preview
 from moments_app.context.layers import ALWAYS
+from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.render import FORMATS
 from moments_app.context.request import PLANS, ContextRequest
 from moments_app.interfaces.api.context import context_data

@@ -15,7 +15,6 @@ from django.utils.text import capfirst
 from moments_app.models import Contradiction, Correction, MemoryAtom
 from moments_app.operator.addresses import Pages
 from moments_app.operator.diff import DiffPart, word_diff
-from moments_app.operator.pager import first_of
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.person import PersonPage
 from moments_app.provenance.correct import (
@@ -32,7 +31,7 @@ from moments_app.provenance.correct import (
 )
 from moments_app.streams.timeline import decide
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, first_of
 
 SHOWN = 200  # facts per page
 SEE_FACTS = ("moments_app.view_memoryatom",)

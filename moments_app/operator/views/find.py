@@ -11,8 +11,7 @@ from django.utils.text import capfirst
 
 from moments_app.models import MemoryAtom, Moment
 from sessions_app import lexemes
-from sessions_app.admin.links import change_url, list_url, turn_url
-from sessions_app.admin.marked import marked
+from sessions_app.admin.links import change_url, list_url, marked, turn_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import OperatorPage, may_see
 from sessions_app.models import Session, UserProfile

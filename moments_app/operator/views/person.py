@@ -22,16 +22,14 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.operator.as_of import AsOf
-from moments_app.operator.pager import first_of
 from moments_app.operator.person_days import DaysPage, Place, days_of
 from moments_app.operator.rights import SEE_MEMORY
-from moments_app.operator.views.tabs import DetailsTab, FirstTab, tabs_of
 from moments_app.reports.cost import JOBS, cost_of_person
 from moments_app.streams.profile import profile_of
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.reading import note_reading
-from sessions_app.admin.views.base import FormPage, RowPage, may_see
+from sessions_app.admin.views.base import DetailsTab, FirstTab, FormPage, RowPage, first_of, may_see, tabs_of
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.models import Event, Session, UserProfile
 

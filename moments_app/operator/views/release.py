@@ -13,7 +13,6 @@ from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 
 from moments_app.models import MemoryAtom, Release, ReleaseSource
-from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import entries
 from moments_app.streams.release import (
     LONGEST,
@@ -31,7 +30,7 @@ from moments_app.streams.release import (
 )
 from sessions_app.admin.links import change_url, page_url
 from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, may_see
+from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, first_of, may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile
 

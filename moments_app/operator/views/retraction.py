@@ -21,7 +21,6 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.operator.addresses import Pages
-from moments_app.operator.pager import first_of
 from moments_app.operator.rights import PREVIEW_CONTEXT, RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.derived import Derived, InStreams
@@ -31,7 +30,7 @@ from moments_app.provenance.still_said import still_said
 from moments_app.provenance.undo import undo_retraction
 from moments_app.provenance.withdrawal import withdrawals
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, number_in
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, first_of, number_in
 from sessions_app.models import Event, Message, Session
 
 ITEMS_SHOWN = 500

@@ -1,29 +1,48 @@
-"""The pages of a session: its transcript, and a tab for each kind of derived data.
+"""The pages of a session: its transcript, a tab for each kind of derived data, and actions.
+
+The actions are builds, digests, settling and holds. Also the page of a summary version, and the retry of a failed one.
 
 Each page takes a few queries, however large the session is.
 """
 
 from typing import Any
 
+from django import forms
+from django.contrib import messages
+from django.db import transaction
 from django.db.models import F, Min, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 
+from moments_app.jobs.process import CannotRun
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
-from moments_app.moments.build import stays_live_from
-from moments_app.operator.pager import first_of
+from moments_app.models.summary import PROCESS
+from moments_app.moments.build import BuildMoments, stays_live_from
+from moments_app.moments.division import builder_prompt
+from moments_app.moments.rebuild import RebuildMoments
 from moments_app.operator.transcript import Marks, entries
-from moments_app.operator.views.summary import failed_job_of
-from moments_app.operator.views.tabs import DetailsTab, FirstTab, tabs_of
+from moments_app.provenance.remake import calls_for
+from moments_app.sessions.digest import DigestSession
+from moments_app.sessions.settle import Settle
 from sessions_app.admin.actors import with_key_names
-from sessions_app.admin.links import turn_url
-from sessions_app.admin.views.base import FormPage, RowPage
+from sessions_app.admin.links import change_url, page_url, turn_url
+from sessions_app.admin.views.base import (
+    DetailsTab,
+    FirstTab,
+    FormPage,
+    OperatorView,
+    RowAction,
+    RowPage,
+    first_of,
+    tabs_of,
+)
 from sessions_app.models import Message, Session
 from sessions_app.transcript.load import page_of_messages, turn_kinds
 
 TURNS = 100  # per page
 ROWS = 25
 NEWEST = 2**62  # greater than every sequence
+SOURCES_SHOWN = 200
 
 
 class SessionPage(RowPage[Session]):
@@ -205,3 +224,147 @@ def rights_of(admin: Any, request: HttpRequest, session: Session) -> dict[str, A
     """Return what the operator may do with a session."""
     may_retract = request.user.has_perm("moments_app.add_retraction")
     return {"may_change": admin.has_change_permission(request, session), "may_retract": may_retract}
+
+
+class BuildForm(forms.Form):
+    """The lag of a build; blank for the configured one."""
+
+    lag = forms.IntegerField(min_value=0, max_value=1_000_000, required=False)
+
+
+class RequestsJob(OperatorView):
+    """A base for views that queue jobs for a session."""
+
+    def request_job(self, session: Session, process: str, message: str, *, params: dict[str, Any] | None = None) -> str:
+        """Queue a job regardless of the thresholds, and return the URL of its page."""
+        with transaction.atomic():
+            job = Job.objects.request(process, session, requested_by=self.actor, force=True, params=params)
+        message = f"{message}: job {job.job_id}."
+        self.log(session, message, message)
+        return change_url(job)
+
+
+class BuildSession(RequestsJob, RowAction[Session]):
+    """Queue a forced build, optionally with a lag."""
+
+    route, name = "<int:pk>/build/", "build"
+
+    def change(self, session: Session) -> str:
+        form = BuildForm(self.request.POST)
+        if not form.is_valid():
+            messages.error(self.request, f"Turns to keep live: {' '.join(map(str, form['lag'].errors))}")
+            return change_url(session)
+        params = {name: value for name, value in form.cleaned_data.items() if value is not None}
+        return self.request_job(session, BuildMoments.name, "Queued a build of moments", params=params)
+
+
+class RequestDigest(RequestsJob, RowAction[Session]):
+    """Queue a digest of the live window."""
+
+    route, name = "<int:pk>/digest/", "digest"
+
+    def change(self, session: Session) -> str:
+        return self.request_job(session, DigestSession.name, "Queued a compaction of the session")
+
+
+class SettleSession(RequestsJob, RowAction[Session]):
+    """Queue settling of the session, which runs once the session is quiet."""
+
+    route, name = "<int:pk>/settle/", "settle"
+
+    def change(self, session: Session) -> str:
+        return self.request_job(
+            session, Settle.name, "Queued a job that updates the memory of the session and then clears it"
+        )
+
+
+class HoldSession(RowAction[Session]):
+    """Put the session under legal hold, or end the hold."""
+
+    route, name = "<int:pk>/hold/", "hold"
+
+    def change(self, session: Session) -> str:
+        held = bool(self.request.POST.get("held"))
+        if held != session.legal_hold:
+            session.hold(held, actor=self.actor)
+            entry = "Put under legal hold." if held else "Released from legal hold."
+            self.admin.log_change(self.request, session, entry)
+        message = "The session is under legal hold." if held else "The session is no longer under legal hold."
+        messages.success(self.request, message)
+        return change_url(session)
+
+
+class RebuildSession(RequestsJob, SessionPage):
+    """Show what would be rebuilt and its cost, and queue the rebuild."""
+
+    route, name, permission, needs = "<int:pk>/rebuild/", "rebuild", "change", ("moments_app.view_moment",)
+    template_name = "operator/sessions/rebuild.html"
+
+    def context(self) -> dict[str, Any]:
+        return super().context() | _to_rebuild(self.row)
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        message = "Queued a rebuild of the moments"
+        return HttpResponseRedirect(self.request_job(self.row, RebuildMoments.name, message))
+
+
+def _to_rebuild(session: Session) -> dict[str, Any]:
+    """Return what a rebuild would process, and its approximate cost."""
+    moments = session.moments.filter(user_id=session.user_id, first_sequence__gte=session.kept_from_sequence)
+    turns = session.messages.turns().filter(user_id=session.user_id, moment__isnull=False)
+    shown = {
+        "moments": list(moments.defer("search_vector").order_by("first_sequence")[:TURNS]),
+        "moment_count": moments.count(),
+        "engine_calls": calls_for(turns),
+    }
+    try:
+        return shown | {"prompt": builder_prompt(session)}
+    except CannotRun as error:
+        return shown | {"problem": str(error)}
+
+
+class SummaryForm(FormPage[Summary]):
+    """A version of a rolling summary: its sources, the next version, and whether it can be retried."""
+
+    before = "operator/summaries/summary.html"
+
+    def context(self) -> dict[str, Any]:
+        summary = self.row
+        there = Message.objects.filter(session=summary.session, user_id=summary.user_id)
+        sources = there.filter(pk__in=summary.source_message_ids).in_order()
+        shown, more = first_of(self.seen(sources), SOURCES_SHOWN)
+        has_failed = summary.status == Summary.Status.FAILED
+        return {
+            "summary": summary,
+            "next": summary.successors.defer("text", "facts").order_by("-id").first(),
+            "is_stuck": Summary.objects.stuck().filter(pk=summary.pk).exists(),
+            "entries": entries(self.request, shown),
+            "has_more_turns": more is not None,
+            "failed_job": failed_job_of(self.request, summary.session) if has_failed else None,
+        }
+
+
+class RetrySummary(OperatorView):
+    """Restart the failed job. It writes another version, over the newest window."""
+
+    route, name = "retry/<int:session_pk>/", "retry"
+
+    def has_permission(self) -> bool:
+        return self.request.user.has_perm("moments_app.change_job")
+
+    def post(self, request: HttpRequest, session_pk: int) -> HttpResponse:
+        session = get_object_or_404(Session, pk=session_pk)
+        job = failed_job_of(request, session)
+        if job is None:
+            messages.error(request, "No job of this session's summary has failed.")
+            return HttpResponseRedirect(page_url(session, "summaries", session.pk))
+        self.attempt(job, job.restart, log="Retried.", message=f"{job} is queued again.")
+        return HttpResponseRedirect(change_url(job))
+
+
+def failed_job_of(request: HttpRequest, session: Session) -> Job | None:
+    """Return the newest summary job of the session if it failed and the operator may retry it."""
+    if not request.user.has_perm("moments_app.change_job"):
+        return None
+    newest = Job.objects.filter(session=session, process=PROCESS).newest_first().first()
+    return newest if newest and newest.status == Job.Status.FAILED else None

@@ -8,11 +8,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from moments_app.models import Job, MemoryAtom, MemoryStream
-from moments_app.operator.pager import first_of
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.texts import undo
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, may_see, number_in
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, first_of, may_see, number_in
 
 PAGE = 20  # items
 TITLES = {MemoryAtom.Type.OBSERVATION.value: "Waiting observations", MemoryAtom.Type.FACT.value: "Facts"}

@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Ht
 from django.shortcuts import get_object_or_404, render
 from django.views.generic import View
 
+from sessions_app.admin.links import page_url
 from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.models import Message, Session
 from sessions_app.refusals import Refusal
@@ -228,3 +229,45 @@ class FormPage(RowView[Row]):
     def note_reading(self) -> None:
         """Log that the operator read the row."""
         note_reading(self.request, str(self.admin.opts.verbose_name), self.people())
+
+
+class FirstTab(RowView[Row]):
+    """The tab that replaces Django's form. Posts to it submit that form, which the details tab shows."""
+
+    name = "change"
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk))
+        return form
+
+
+class DetailsTab(RowView[Row]):
+    """The fields of the row that an operator may see and edit, in Django's form."""
+
+    route, name, tab = "<int:pk>/details/", "details", "Details"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form_url = page_url(type(self.row), "change", self.row.pk)
+        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
+        return form
+
+    post = get  # a browser script submits the form to the page's own URL
+
+
+def tabs_of(admin: Any, request: HttpRequest, row: Model, current: str, query: str = "") -> list[dict[str, Any]]:
+    """Return the tabs that this operator may open. The current one is marked."""
+    return [
+        {"title": view.tab, "url": page_url(type(row), view.name, row.pk) + query, "is_current": view.name == current}
+        for view in admin.tabs
+        if request.user.has_perms(view.needs)
+    ]
+
+
+def first_of(rows: QuerySet[Row], size: int) -> tuple[list[Row], Row | None]:
+    """Read the first rows, and one more to check whether more follow.
+
+    Returns:
+        The rows, at most `size`, and the last of them if more follow, otherwise None.
+    """
+    found = list(rows[: size + 1])
+    return found[:size], found[size - 1] if len(found) > size else None

@@ -18,7 +18,7 @@ from moments_app.context.assemble import preview, serve
 from moments_app.context.caches import KeptLayers
 from moments_app.context.input import LiveTurn
 from moments_app.context.layers import DEFAULT, LAYERS
-from moments_app.context.layers.policy import POLICY
+from moments_app.context.layers.frame import POLICY
 from moments_app.context.render import FORMATS
 from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary

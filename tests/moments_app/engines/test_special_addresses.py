@@ -4,7 +4,7 @@ from ipaddress import IPv4Network, IPv6Network
 
 import pytest
 
-from moments_app.engines.special_addresses import SPECIAL_NETWORKS, is_public
+from moments_app.engines.transport import SPECIAL_NETWORKS, is_public
 
 PUBLIC = [
     "8.8.8.8",

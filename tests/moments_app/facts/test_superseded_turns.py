@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from moments_app.context import receipts
 from moments_app.models import ContextReceipt, MemoryAtom
 from moments_app.provenance.retract import retract
-from moments_app.turns.superseded import ends_of
+from moments_app.turns.corrected import ends_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.retention.retain import retain

@@ -19,7 +19,7 @@ from moments_app.jobs.runner import run_job, run_taken
 from moments_app.models import Circuit, EmbeddingModel, Job
 from moments_app.models.circuit import LONE
 from moments_app.models.job import JobQuerySet
-from moments_app.recall.query_vector import with_vector
+from moments_app.recall.query import with_vector
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Event, Message, Session, UserProfile
 from tests.support import openai_server as behave

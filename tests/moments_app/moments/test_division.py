@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from memoryproject.conf import MomentBuilderSettings
 from moments_app.moments.division import normalised
-from moments_app.turns.split import split
+from moments_app.turns.engine_input import split
 
 DEFAULTS = MomentBuilderSettings()
 

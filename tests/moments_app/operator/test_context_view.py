@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from moments_app.context.kept import KeptLayer, KeptLine
+from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.operator.addresses import Pages
 from moments_app.operator.context_view import BAR, shown_layers
 from sessions_app.models import Session, UserProfile

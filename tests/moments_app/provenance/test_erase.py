@@ -19,7 +19,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
-from moments_app.context.kept import KeptContext
+from moments_app.context.receipts import KeptContext
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText
 from moments_app.models.job import TASK

@@ -14,7 +14,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Circuit, EmbeddingModel, EngineCall, Job
 from moments_app.models.embedding import TurnEmbedding
 from moments_app.recall import embed_all
-from moments_app.recall.query_vector import with_vector
+from moments_app.recall.query import with_vector
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.models import UserProfile
@@ -35,7 +35,7 @@ def model_folder(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyP
     settings.DATA_DIR = tmp_path
     settings.EMBEDDING = EmbeddingSettings(provider="embedded", model_folder=folder, dimensions=WIDTH)
     settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0})
-    monkeypatch.setattr("moments_app.recall.query_vector.SECONDS", 30)
+    monkeypatch.setattr("moments_app.recall.query.SECONDS", 30)
     return folder
 
 

@@ -709,7 +709,7 @@ class TestByMeaning:
     def test_results_are_by_words_and_marked_degraded_if_the_endpoint_fails(
         self, service: Api, embeddings_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, behaviour: Any
     ) -> None:
-        monkeypatch.setattr("moments_app.recall.query_vector.SECONDS", 0.5)
+        monkeypatch.setattr("moments_app.recall.query.SECONDS", 0.5)
         embeddings_server.always(behaviour)
         started = time.monotonic()
         answer = self.ask(service, "harpsichord")

@@ -15,8 +15,7 @@ from moments_app.provenance.retract import retract
 from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import curate
-from moments_app.streams.add_atoms import is_due
-from moments_app.streams.add_statements import add_statements
+from moments_app.streams.add_atoms import add_statements, is_due
 from moments_app.streams.texts import undo, write_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import Session, UserProfile

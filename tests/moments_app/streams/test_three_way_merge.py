@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.streams.three_way_merge import merged, merged_text
+from moments_app.streams.texts import merged, merged_text
 
 
 def test_additions_and_removals_are_applied_again() -> None:

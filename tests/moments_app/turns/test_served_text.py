@@ -6,7 +6,13 @@ import pytest
 
 from moments_app.context.item import Item
 from moments_app.context.render import FORMATS
-from moments_app.turns.served_text import may_be_platform_text, platform_places, served_hashes, text_lines, text_without
+from moments_app.turns.served_lines import (
+    may_be_platform_text,
+    platform_places,
+    served_hashes,
+    text_lines,
+    text_without,
+)
 from tests.support.transcript import START
 
 PUPPY = "I adopted a puppy yesterday, her name is Juno."

@@ -11,8 +11,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 from rest_framework.exceptions import ValidationError
 
-from moments_app.interfaces.api.as_of import AsOfField
-from sessions_app.api.fields import ONLY_SPACE, TEXT, AwareDateTimeField, PublicIdField, WordsField
+from sessions_app.api.fields import ONLY_SPACE, TEXT, AsOfField, AwareDateTimeField, PublicIdField, WordsField
 from sessions_app.api.schema import pattern_of
 from sessions_app.models import ApiKey, Session, UserProfile
 from tests.support.api import Api

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from moments_app.interfaces.chat.headers import ChatSession
+from moments_app.interfaces.chat.request import ChatSession
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.models import OwnText
 from moments_app.recall import index_words

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.engines.extractive.speech import leans
+from moments_app.engines.extractive.kinds import leans
 
 ALONE = (
     "My daughter, Mia, is six.",

@@ -8,11 +8,10 @@ import openai
 import pytest
 from pytest_django.fixtures import Settings
 
-from moments_app.interfaces.chat.headers import ChatSession
-from moments_app.interfaces.chat.protocols import RESPONSES
-from moments_app.interfaces.chat.replay import replay_due
-from moments_app.interfaces.chat.responses import read_request
+from moments_app.interfaces.chat.protocols import RESPONSES, read_request
+from moments_app.interfaces.chat.request import ChatSession
 from moments_app.interfaces.chat.rounds import Round
+from moments_app.interfaces.chat.write_ahead import replay_due
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript.spool import Spool

@@ -17,10 +17,9 @@ from django.db import connection
 from prometheus_client import REGISTRY
 from pytest_django.fixtures import Settings
 
-from moments_app.interfaces.chat.headers import ChatSession
-from moments_app.interfaces.chat.replay import replay_due
-from moments_app.interfaces.chat.request import read_request
+from moments_app.interfaces.chat.request import ChatSession, read_request
 from moments_app.interfaces.chat.rounds import Round
+from moments_app.interfaces.chat.write_ahead import replay_due
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user

@@ -9,8 +9,8 @@ from starlette.types import Message
 
 from moments_app.interfaces.chat import upstream
 from moments_app.interfaces.chat.endpoint import relayed
-from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.protocols import CHAT
+from moments_app.interfaces.chat.request import ChatSession
 
 
 @dataclass
