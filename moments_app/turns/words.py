@@ -1,7 +1,6 @@
 """The words by which memory compares texts, and the speakers of texts."""
 
 import re
-from collections.abc import Set as AbstractSet
 
 from moments_app.engines.words import words_of
 
@@ -39,15 +38,14 @@ def speaker_of(content: str) -> str:
     return match[1] if match and len(match[1].split()) <= NAME_WORDS else ""
 
 
-def is_named(content: str, words: AbstractSet[str]) -> bool:
-    """Return whether a turn's speaker is among the words of a query."""
-    speaker = speaker_of(content)
-    return bool(speaker) and not words.isdisjoint(words_of(speaker))
+def is_assistants(role: str, speaker: str) -> bool:
+    """Return whether a turn is an assistant's. A turn with a person's name in front is that person's.
 
-
-def is_assistants(role: str, content: str) -> bool:
-    """Return whether a turn is an assistant's. A turn with a person's name in front is that person's."""
-    return role == "assistant" and (speaker_of(content) or "assistant").casefold() in _ASSISTANTS
+    Args:
+        role: the role of the turn.
+        speaker: see `speaker_of`.
+    """
+    return role == "assistant" and (speaker or "assistant").casefold() in _ASSISTANTS
 
 
 def without_speaker(line: str) -> str:
