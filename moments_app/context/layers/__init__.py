@@ -6,7 +6,7 @@ Each module has `items(source)`, and `STATIC`, which says whether its items stay
 changes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from moments_app.context.input import ContextInput
@@ -31,7 +31,7 @@ class Layer(Protocol):
 
     STATIC: bool
 
-    def items(self, source: ContextInput) -> Sequence[Item]:
+    def items(self, source: ContextInput) -> Iterable[Item]:
         """Return the items of the layer, in order."""
 
 
