@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from threading import Lock
 from typing import Any
 
-from cachetools import LRUCache, cached
-
 from moments_app.turns.words import plain_words
+from sessions_app.process_cache import cached_by_hash
 
 # The tools whose results are memory.
 MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
@@ -143,8 +141,7 @@ def _hashes(texts: Iterable[str]) -> set[int]:
     return {found for found in hashes if found is not None}
 
 
-# Keyed by Python's hash of a line, so that no text is cached.
-@cached(LRUCache(KNOWN), key=lambda *pair: hash(pair), lock=Lock())
+@cached_by_hash(KNOWN)
 def _hash(text: str, is_neutral: bool) -> int | None:
     """Return the hash of a line; None for a blank one."""
     line = TextLine(text, is_neutral)
