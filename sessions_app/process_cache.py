@@ -1,14 +1,44 @@
-"""A bounded, thread-safe cache in the process."""
+"""Bounded, thread-safe caches in the process."""
 
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from functools import wraps
+from typing import Generic, TypeVar, TypeVarTuple
 
 from cachetools import Cache, LRUCache, TTLCache
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+Arguments = TypeVarTuple("Arguments")
+
+
+def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
+    """Cache a function's results by the hash of its arguments, so that no text is cached.
+
+    Args:
+        most: The maximum number of results. A full cache is emptied, because tracking the use of each result would take
+            longer than some of the functions.
+    """
+
+    def decorated(function: Callable[[*Arguments], V]) -> Callable[[*Arguments], V]:
+        known: dict[int, V] = {}
+
+        @wraps(function)
+        def found(*arguments: *Arguments) -> V:
+            key = hash(arguments)
+            try:
+                return known[key]
+            except KeyError:
+                result = function(*arguments)
+            if len(known) >= most:
+                known.clear()
+            known[key] = result
+            return result
+
+        return found
+
+    return decorated
 
 
 class ProcessCache(Generic[K, V]):

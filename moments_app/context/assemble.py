@@ -7,7 +7,7 @@ a few minutes, and rebuilt as soon as the stamp of the input shows a change.
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -114,7 +114,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
 
 
 def _filled(
-    source: ContextInput, request: ContextRequest, layers: Mapping[str, Sequence[Item]], *, cached: bool
+    source: ContextInput, request: ContextRequest, layers: Mapping[str, Iterable[Item]], *, cached: bool
 ) -> Envelope:
     """Return the context that these layers give within the budget."""
     form = FORMATS[request.format]
@@ -126,7 +126,7 @@ def _filled(
     return Envelope(context_id, source, request, filled, context, source.session.live_from_sequence > 0, cached)
 
 
-def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Sequence[Item]:
+def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Iterable[Item]:
     """Return a layer that is built for each context. In the stable plan, it does not depend on the query."""
     if request.plan == "stable" and name == "entities":
         source = replace(source, query="")

@@ -37,7 +37,7 @@ class Item:
         marks: the end of the text that says what was corrected, or is no longer true.
         also: the addresses of the facts that the marks mention.
         written: the rendered item and its tokens, by format and layer; filled by the formats.
-        prices: the item as a group of its own and cut at sentences, with its tokens; filled by `priced`.
+        cuts: beginnings of the item with their tokens, by format, layer and length; filled by `priced`.
     """
 
     text: str
@@ -62,7 +62,7 @@ class Item:
     written: dict[tuple[type, str], tuple[str, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    prices: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    cuts: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
@@ -73,8 +73,7 @@ class Item:
     def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
         """Return the item with another reason and score. The data computed from its text is kept."""
         item = object.__new__(type(self))
-        marks = {"why": why, "score": score, "is_certain": is_certain, "prices": {}}
-        item.__dict__.update(self.__dict__, **marks)
+        item.__dict__.update(self.__dict__, why=why, score=score, is_certain=is_certain)
         return item
 
     @property
@@ -93,14 +92,19 @@ class Item:
         return self.local_time and self.local_time.date()
 
     @cached_property
-    def words(self) -> tuple[str, ...]:
+    def words(self) -> list[str]:
         """The words of the text, with case folded."""
-        return tuple(words_of(self.text))
+        return words_of(self.text)
 
     @cached_property
     def word_set(self) -> frozenset[str]:
         """The set of its words."""
         return frozenset(self.words)
+
+    @cached_property
+    def said(self) -> str:
+        """The words of the text without its marks, separated by spaces."""
+        return " ".join(words_of(self.text.removesuffix(self.marks)) if self.marks else self.words)
 
     @cached_property
     def told(self) -> str:

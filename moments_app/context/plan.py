@@ -20,18 +20,9 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from moments_app.context.item import Item
-from moments_app.context.layers import ALWAYS
-from moments_app.context.priced import (
-    DayHeadings,
-    ItemGroup,
-    PricedItem,
-    SaidAlready,
-    group_of_one,
-    groups_of,
-    priced,
-    shortened,
-)
-from moments_app.context.render import Format, day_of
+from moments_app.context.layers import ALWAYS, ORDER
+from moments_app.context.priced import DayHeadings, PricedItem, SaidAlready, priced, shortened
+from moments_app.context.render import Format
 from sessions_app.refusals import Refusal
 
 # Maximum share of the budget for each layer of standing text. The layers take turns in this order.
@@ -114,7 +105,7 @@ class FilledBudget:
 
 
 def fill_budget(
-    layers: Mapping[str, Sequence[Item]],
+    layers: Mapping[str, Iterable[Item]],
     form: Format,
     applied: int,
     *,
@@ -156,23 +147,65 @@ def fill_budget(
     return budget.filled()
 
 
+class _Layer:
+    """A layer that is being filled.
+
+    Args:
+        name: its name.
+        items: its items, in order.
+        form: the format of the context.
+        applied: the budget of the context.
+    """
+
+    def __init__(self, name: str, items: Iterable[Item], form: Format, applied: int) -> None:
+        self.name, self.items = name, priced(name, items, form)
+        self.taken: dict[int, PricedItem] = {}  # by their places
+        self.passed_over: set[int] = set()  # places of items that are said elsewhere
+        self.tokens = 0  # of the taken items
+        self.wrapping = form.wrapping_tokens(name)
+        self.ceiling = int(CEILINGS.get(name, 1) * applied)
+
+    @property
+    def opening(self) -> int:
+        """The tokens of the wrapping that the next item adds."""
+        return 0 if self.taken else self.wrapping
+
+    @property
+    def all_tokens(self) -> int:
+        """The tokens of the layer so far, with its wrapping."""
+        return self.tokens + self.wrapping if self.taken else 0
+
+    def waiting(self) -> list[tuple[int, PricedItem]]:
+        """Return the items that are not taken, with their places."""
+        return [(place, one) for place, one in enumerate(self.items) if place not in self.taken]
+
+    def in_order(self) -> list[PricedItem]:
+        """Return the taken items in their final order: recalled ones by time, those of the query's span first."""
+        taken = [self.taken[place] for place in sorted(self.taken)]
+        if self.name == "retrieved":
+            taken.sort(key=_place_in_time)
+        return _with_joined(taken)
+
+    def left_out(self) -> list[PricedItem]:
+        """Return the items that didn't fit."""
+        return _with_joined(one for place, one in self.waiting() if place not in self.passed_over)
+
+
 class _Budget:
     """A budget that is being filled."""
 
-    def __init__(self, layers: Mapping[str, Sequence[Item]], form: Format, applied: int, sent: Iterable[str]) -> None:
-        self._form, self._applied = form, applied
-        self._groups = {name: groups_of(name, items, form) for name, items in layers.items() if name != "retrieved"}
+    def __init__(self, layers: Mapping[str, Iterable[Item]], form: Format, applied: int, sent: Iterable[str]) -> None:
+        self._form, self._applied, self._names = form, applied, list(layers)
         self._recalled = layers.get("retrieved", ())  # each is priced only if it may fit
+        given = {**layers, "retrieved": ()}
+        self._layers = {name: _Layer(name, given.get(name, ()), form, applied) for name in ORDER}
         self._following: list[PricedItem] = []  # the best recall results that don't fit
-        self._taken: dict[str, dict[int, ItemGroup]] = {name: {} for name in layers}  # by their places
-        self._tokens = dict.fromkeys(layers, 0)  # of the taken items
         self._said, self._headings = SaidAlready(sent), DayHeadings(form)
-        self._passed_over: set[tuple[str, int]] = set()
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
         """Return the tokens taken by a layer so far, without its wrapping."""
-        return self._tokens.get(name, 0)
+        return self._layers[name].tokens
 
     def take_what_always_stands(self) -> None:
         """Take the policy and the query, then the items that are certain.
@@ -180,16 +213,18 @@ class _Budget:
         Raises:
             BudgetTooSmall: the policy and the query don't fit.
         """
-        always = [group for name in ALWAYS for group in self._groups.get(name, ())]
-        needed = self._applied - self.left + sum(self._cost_in_all(always).values())
+        always = [layer for name in ALWAYS if (layer := self._layers[name]).items]
+        needed = self._applied - self.left + sum(layer.opening + _cost(layer.items) for layer in always)
         if needed > self._applied:
             raise BudgetTooSmall(needed, self._applied)
-        for group in always:
-            self._take(group, self.left)
+        for layer in always:
+            for place, one in enumerate(layer.items):
+                self._take(layer, place, one, self.left)
         for name in ("now", "hot_turns"):
-            for group in reversed(self._groups.get(name, ())):
-                if group.first.is_certain:
-                    self._take(group, self.left)
+            layer = self._layers[name]
+            for place, one in reversed(layer.waiting()):
+                if one.item.is_certain:
+                    self._take(layer, place, one, self.left)
 
     def take_window(self, room: int, *, is_whole: bool) -> None:
         """Take the whole live window if it fits, otherwise its newest turns.
@@ -198,24 +233,27 @@ class _Budget:
             room: the maximum number of tokens.
             is_whole: whether the layer has the whole window.
         """
-        taken = self._taken.get("hot_turns", {})
-        waiting = [group for group in reversed(self._groups.get("hot_turns", ())) if group.place not in taken]
-        if is_whole and sum(self._cost_in_all(waiting).values()) <= room:
-            for group in waiting:
-                self._take(group, room, why="the whole live window fits")
+        turns = self._layers["hot_turns"]
+        waiting = turns.waiting()[::-1]
+        if is_whole and turns.opening + _cost(one for _, one in waiting) <= room:
+            for place, one in waiting:
+                self._take(turns, place, one, room)
+            for one in _with_joined(one for _, one in waiting):
+                one.why = "the whole live window fits"
             return
-        for group in waiting:
-            cost = self._cost(group)
-            if not group.first.score or not self._take(group, room):
+        for place, one in waiting:
+            cost = turns.opening + one.cost
+            if not one.item.score or not self._take(turns, place, one, room):
                 return
             room -= cost
 
     def take_who(self, room: int) -> None:
         """Take the lines about who the person is, uncut. Other lines about them must leave room for recall."""
         end = self.left - room
-        for group in self._groups.get("user", ()):
-            if group.first.is_certain:
-                self._take_standing(group, self.left - end, cuts=False)
+        layer = self._layers["user"]
+        for place, one in enumerate(layer.items):
+            if one.item.is_certain:
+                self._take_standing(layer, place, one, self.left - end, cuts=False)
 
     def take_standing(self, room: int, names: Iterable[str] = CEILINGS) -> None:
         """Take short standing text, one item per layer in turn. The first item of a layer may be cut at a sentence.
@@ -225,139 +263,106 @@ class _Budget:
             names: the names of the layers.
         """
         end = self.left - room
-        waiting = [self._groups.get(name, []) for name in names]
-        for round_ in zip_longest(*waiting):
-            for group in round_:
-                if group and not self._is_taken(group):
-                    self._take_standing(group, self.left - end, cuts=True)
+        layers = [self._layers[name] for name in names]
+        for place, round_ in enumerate(zip_longest(*[layer.items for layer in layers])):
+            for layer, one in zip(layers, round_, strict=True):
+                if one is not None and place not in layer.taken:
+                    self._take_standing(layer, place, one, self.left - end, cuts=True)
 
-    def _take_standing(self, group: ItemGroup, room: int, *, cuts: bool) -> None:
-        if self._is_said(group):
-            self._passed_over.add((group.layer, group.place))
+    def _take_standing(self, layer: _Layer, place: int, one: PricedItem, room: int, *, cuts: bool) -> None:
+        if self._is_said(layer, one.item):
+            layer.passed_over.add(place)
             return
-        ceiling = int(CEILINGS[group.layer] * self._applied) - self._wrapped_tokens(group.layer)
-        most = min(room, ceiling)
-        is_taken = group.tokens <= most and self._take(group, most)  # most groups are too long for a full layer
-        if not is_taken and cuts and not self._taken[group.layer]:
-            wrapping = self._form.wrapping_tokens(group.layer)
-            if shorter := shortened(group.items[0], group.layer, self._form, most - wrapping):
-                self._take(group_of_one(group.layer, group.place, shorter), room)
+        most = min(room, layer.ceiling - layer.all_tokens)
+        is_taken = one.cost <= most and self._take(layer, place, one, most)  # most items are too long for a full layer
+        may_cut = cuts and not is_taken and not layer.taken and most > layer.wrapping
+        if may_cut and (shorter := shortened(one.item, layer.name, self._form, most - layer.wrapping)):
+            self._take(layer, place, shorter, room)
 
     def take_recalled(self) -> bool:
         """Take recall results, best first, while there is room. Return whether all of them fit."""
+        layer = self._layers["retrieved"]
         for place, item in enumerate(self._recalled):
             if self.left < LEAST_LINE and len(self._following) >= NEXT:
                 break
             if self._said.has_address(item) or self._said.has(item) or self._said.is_told(item):
                 continue
-            group = group_of_one("retrieved", place, priced("retrieved", item, self._form))
-            if not self._take(group, self.left):
-                self._following += group.items
+            tokens = self._form.tokens("retrieved", item)
+            one = PricedItem(item, tokens, item.why, tokens + self._headings.cost(item))
+            if self._take(layer, place, one, self.left):
+                self._headings.add(item)
+            else:
+                self._following.append(one)
         return not self._following
 
     def take_older_turns(self) -> None:
         """Take older live turns, newest first. If some don't fit, start at a multiple of `STEP`."""
-        older: list[ItemGroup] = []
-        room = self.left
-        for group in reversed(self._groups.get("hot_turns", ())):
-            if self._is_taken(group):
-                continue
-            cost = self._cost(group) if not older and not self._taken["hot_turns"] else group.tokens
-            if cost > room:
-                older = older[: _last_step(older) + 1]
+        turns = self._layers["hot_turns"]
+        older: list[tuple[int, PricedItem]] = []
+        room = self.left - turns.opening
+        for place, one in reversed(turns.waiting()):
+            if one.cost > room:
+                older = older[: _last_step([one.item for _, one in older]) + 1]
                 break
-            older.append(group)
-            room -= cost
-        for group in older:
-            self._take(group, self.left)
+            older.append((place, one))
+            room -= one.cost
+        for place, one in older:
+            self._take(turns, place, one, self.left)
 
-    def _is_taken(self, group: ItemGroup) -> bool:
-        return group.place in self._taken[group.layer]
-
-    def _is_said(self, group: ItemGroup) -> bool:
+    def _is_said(self, layer: _Layer, item: Item) -> bool:
         """Return whether standing text repeats other text word for word, or summarizes turns that are all included."""
-        if group.layer == "summary" and group.first.source_sequences:
-            first, last = group.first.source_sequences
-            turns = {taken.first.source_sequences for taken in self._taken.get("hot_turns", {}).values()}
+        if layer.name == "summary" and item.source_sequences:
+            first, last = item.source_sequences
+            turns = {taken.item.source_sequences for taken in self._layers["hot_turns"].taken.values()}
             return {(number, number) for number in range(first, last + 1)} <= turns
-        return self._said.has(group.first) or (group.layer == "conversation" and self._is_in_moments(group.first))
+        return self._said.has(item) or (layer.name == "conversation" and self._is_in_moments(item))
 
     def _is_in_moments(self, item: Item) -> bool:
         """Return whether an included checkpoint or moment contains the line word for word, unless the line is short."""
-        moments = self._taken.get("moments", {}).values()
-        return any(len(item.told) > SHORT_LINE and item.told in moment.first.told for moment in moments)
+        moments = self._layers["moments"].taken.values()
+        return len(item.told) > SHORT_LINE and any(item.told in moment.item.told for moment in moments)
 
-    def _wrapped_tokens(self, name: str) -> int:
-        return self.tokens_of(name) + (self._form.wrapping_tokens(name) if self._taken[name] else 0)
-
-    def _cost(self, group: ItemGroup) -> int:
-        """Return the tokens that a group would add now."""
-        return group.tokens + sum(self._around(group))
-
-    def _around(self, group: ItemGroup) -> tuple[int, int]:
-        """Return the tokens that a group would add around it: the wrapping of its layer, and its day."""
-        wrapping = 0 if self._taken[group.layer] else self._form.wrapping_tokens(group.layer)
-        day = day_of(group.layer, group.first)
-        return wrapping, self._headings.cost(day, is_of_span=group.first.is_of_span) if day else 0
-
-    def _cost_in_all(self, groups: Iterable[ItemGroup]) -> dict[str, int]:
-        """Return the tokens that groups would add together, by layer."""
-        costs: dict[str, int] = {}
-        for group in groups:
-            first = group.layer not in costs
-            costs[group.layer] = costs.get(group.layer, 0) + (self._cost(group) if first else group.tokens)
-        return costs
-
-    def _take(self, group: ItemGroup, room: int, *, why: str = "") -> bool:
-        """Take a group if there is room."""
-        wrapping, heading = self._around(group)
-        tokens = group.tokens + heading
-        if wrapping + tokens > min(room, self.left):
+    def _take(self, layer: _Layer, place: int, one: PricedItem, room: int) -> bool:
+        """Take an item and those joined to it if there is room."""
+        cost = layer.opening + one.cost
+        if cost > room or cost > self.left:
             return False
-        self.left -= wrapping + tokens
-        self._tokens[group.layer] += tokens
-        if heading and (day := day_of(group.layer, group.first)):
-            self._headings.add(day, is_of_span=group.first.is_of_span)
-        if why:
-            group = group._replace(items=[one._replace(why=why) for one in group.items])
-        self._taken[group.layer][group.place] = group
-        for one in group.items:
-            self._said.add(one.item)
+        self.left -= cost
+        layer.tokens += one.cost
+        layer.taken[place] = one
+        for part in (one, *one.joined):
+            self._said.add(part.item)
         return True
 
     def filled(self) -> FilledBudget:
         """Return the filled budget."""
-        layers = {name: self._in_order(name) for name in self._taken}
-        costs = {name: self._wrapped_tokens(name) for name in layers}
-        left_out = {name: self._left_out(name) for name in self._groups}
+        layers = {name: self._layers[name] for name in self._names}
+        left_out = {name: layer.left_out() for name, layer in layers.items()}
         trimmed = [
-            Trimmed(name, len(items), sum(one.tokens for one in items), _reason(name))
+            Trimmed(name, len(items), sum([one.tokens for one in items]), _reason(name))
             for name, items in left_out.items()
             if items
         ]
         standing = [one for name in CEILINGS for one in left_out.get(name, ())]
-        following = [*self._following, *standing][:NEXT]
-        return FilledBudget(layers, costs, self._form.overhead_tokens(), trimmed, following)
-
-    def _in_order(self, name: str) -> list[PricedItem]:
-        """Return the items of a layer in their final order: recalled ones by time, those of the query's span first."""
-        groups = [group for _place, group in sorted(self._taken[name].items())]
-        if name == "retrieved":
-            groups.sort(key=_place_in_time)
-        return [one for group in groups for one in group.items]
-
-    def _left_out(self, name: str) -> list[PricedItem]:
-        taken, passed_over = self._taken[name], self._passed_over
-        return [
-            one
-            for group in self._groups[name]
-            if group.place not in taken and (name, group.place) not in passed_over
-            for one in group.items
-        ]
+        return FilledBudget(
+            {name: layer.in_order() for name, layer in layers.items()},
+            {name: layer.all_tokens for name, layer in layers.items()},
+            self._form.overhead_tokens(),
+            trimmed,
+            [*self._following, *standing][:NEXT],
+        )
 
 
-def _place_in_time(group: ItemGroup) -> tuple[bool, datetime, tuple[int, int]]:
-    item = group.first
+def _cost(items: Iterable[PricedItem]) -> int:
+    return sum([one.cost for one in items])
+
+
+def _with_joined(items: Iterable[PricedItem]) -> list[PricedItem]:
+    return [part for one in items for part in (one, *one.joined)]
+
+
+def _place_in_time(one: PricedItem) -> tuple[bool, datetime, tuple[int, int]]:
+    item = one.item
     return not item.is_of_span, item.time or EPOCH, item.source_sequences or (0, 0)
 
 
@@ -365,7 +370,7 @@ def _reason(name: str) -> str:
     return "over its share of the budget" if name in CEILINGS else "no room"
 
 
-def _last_step(older: Sequence[ItemGroup]) -> int:
+def _last_step(older: Sequence[Item]) -> int:
     """Return the index of the last of these turns, sorted newest first, at a multiple of `STEP`, or −1."""
-    sequences = [(group.first.source_sequences or (1, 1))[0] for group in older]
+    sequences = [(item.source_sequences or (1, 1))[0] for item in older]
     return max((place for place, sequence in enumerate(sequences) if sequence % STEP == 0), default=-1)

@@ -81,11 +81,6 @@ class Format(Protocol):
         """Return the whole context."""
 
 
-def day_of(layer: str, item: Item) -> date | None:
-    """Return the day heading of an item. Only recalled items have one, because they may be from any day."""
-    return item.local_day if layer == "retrieved" else None
-
-
 def _speaker_mark(layer: str, item: Item) -> str:
     """Return the speaker's mark to write before a recalled turn; blank if the turn itself names the speaker."""
     return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
@@ -148,10 +143,10 @@ class Lines(ABC):
         return "\n".join(line for line in [*lines, self.tail] if line)
 
     def _lines(self, layer: str, items: Sequence[Item]) -> Iterator[str]:
-        """Yield the rendered items. Each day precedes its first item, and has the year if that changes."""
+        """Yield the rendered items. Each day precedes its first recalled item, and has the year if that changes."""
         last: date | None = None
         for item in items:
-            if (day := day_of(layer, item)) and day != last:
+            if layer == "retrieved" and (day := item.local_day) and day != last:
                 yield f"{_day(day)}:" if last and last.year == day.year else f"{_day(day)} {day.year}:"
                 last = day
             yield self._written(layer, item)[0]

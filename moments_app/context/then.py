@@ -4,7 +4,7 @@ Facts, moments and turns have a time. Profiles, texts of streams and summaries e
 such a context leaves them out and includes the facts of that time instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -22,7 +22,7 @@ NAMES = ("policy", "user", "moments", "hot_turns", "retrieved", "query")
 MOST_FACTS = 100
 
 
-def layer_then(name: str, source: ContextInput, as_of: datetime) -> Sequence[Item]:
+def layer_then(name: str, source: ContextInput, as_of: datetime) -> Iterable[Item]:
     """Return the items of one of `NAMES` as they were at a time."""
     if name == "user":
         return _facts(source, as_of)

@@ -1,11 +1,10 @@
 """The words by which memory compares texts, and the speakers of texts."""
 
 import re
-from collections.abc import Set as AbstractSet
 
 # A mark after a word is part of it if it distinguishes the word: C++ and C#, the blood groups A+ and AB-.
 _WORD = re.compile(r"\w+(?:[+#]+|-(?:(?<=\b\w-)|(?<=\b\w\w-))(?![\w-]))?")
-_MARK = re.compile(r"[+#]|-(?<=\w-)(?![\w-])")
+_FINAL_HYPHEN = re.compile(r"-(?<=\w-)(?![\w-])")
 _LETTER = re.compile(r"\w")
 # Map each ASCII character to lower case, or to a space if it is not part of a word.
 _IN_WORDS = {number: chr(number).lower() if _LETTER.match(chr(number)) else " " for number in range(128)}
@@ -22,7 +21,8 @@ _IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " "
 
 def words_of(text: str) -> list[str]:
     """Return the case-folded words of a text, in order. ASCII text without marks takes a fifth of the time."""
-    if text.isascii() and not _MARK.search(text):
+    has_mark = "+" in text or "#" in text or ("-" in text and _FINAL_HYPHEN.search(text))
+    if text.isascii() and not has_mark:
         return text.translate(_IN_WORDS).split()
     return _WORD.findall(text.casefold().replace("−", "-"))
 
@@ -55,15 +55,14 @@ def speaker_of(content: str) -> str:
     return match[1] if match and len(match[1].split()) <= NAME_WORDS else ""
 
 
-def is_named(content: str, words: AbstractSet[str]) -> bool:
-    """Return whether a turn's speaker is among the words of a query."""
-    speaker = speaker_of(content)
-    return bool(speaker) and not words.isdisjoint(words_of(speaker))
+def is_assistants(role: str, speaker: str) -> bool:
+    """Return whether a turn is an assistant's. A turn with a person's name in front is that person's.
 
-
-def is_assistants(role: str, content: str) -> bool:
-    """Return whether a turn is an assistant's. A turn with a person's name in front is that person's."""
-    return role == "assistant" and (speaker_of(content) or "assistant").casefold() in _ASSISTANTS
+    Args:
+        role: the role of the turn.
+        speaker: see `speaker_of`.
+    """
+    return role == "assistant" and (speaker or "assistant").casefold() in _ASSISTANTS
 
 
 def without_speaker(line: str) -> str:

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from heapq import nlargest
 from statistics import fmean
 from typing import TypeVar
@@ -51,52 +51,44 @@ def near_scores(similarity: Mapping[K, float], *, unembedded: Collection[K] = ()
         return {}
     nearest = nlargest(CANDIDATES, similarity.values())
     mean = fmean(nearest)
-    deviation = math.sqrt(fmean((cosine - mean) ** 2 for cosine in nearest))
+    deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
     if deviation < 1e-9:
         return dict.fromkeys(similarity, 0.0)
-    scores = {key: max(0.0, cosine - nearest[-1]) / deviation for key, cosine in similarity.items()}
-    return scores | dict.fromkeys(unembedded, (mean - nearest[-1]) / deviation)
+    least = nearest[-1]
+    scores = {key: (cosine - least if cosine > least else 0.0) / deviation for key, cosine in similarity.items()}
+    return scores | dict.fromkeys(unembedded, (mean - least) / deviation)
 
 
-def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> dict[Place, float]:
-    """Return the scores of turns and their neighbors, from both searches and from their sessions.
+def turn_scores(
+    words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
+) -> dict[Place, float]:
+    """Return the scores of turns and their neighbors, from both searches, their sessions and their moments.
 
     A session at most doubles a turn's score, so a turn without a score gets none from its session. Some of the places
     may lie beyond the end of their session.
+
+    Args:
+        words, near: The scores of turns from the two searches.
+        moments: The turns that each moment covers, and its score.
     """
-    sessions: dict[int, dict[int, float]] = defaultdict(dict)
+    sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for place in {**words, **near}:
         said, meant = words.get(place, 0.0), near.get(place, 0.0)
         session, sequence = place
         scores = sessions[session]
-        scores[sequence] = scores.get(sequence, 0.0) + (said + meant)
+        scores[sequence] += said + meant
         shared = said + NEAR_PART * meant
         for distance, to_later, to_earlier in SHARES:
-            later, earlier = sequence + distance, sequence - distance
-            scores[later] = scores.get(later, 0.0) + to_later * shared
-            if earlier >= 0:
-                scores[earlier] = scores.get(earlier, 0.0) + to_earlier * shared
-    together: dict[Place, float] = {}
-    for session, scores in sessions.items():
+            scores[sequence + distance] += to_later * shared
+            if sequence >= distance:
+                scores[sequence - distance] += to_earlier * shared
+    for scores in sessions.values():
         bonus = SESSION_SHARE * fmean(sorted(scores.values())[-SESSION_BEST:])
         for sequence, score in scores.items():
-            together[session, sequence] = score + (score if score < bonus else bonus)
-    return together
-
-
-def with_moments(turns: Mapping[Place, float], moments: Iterable[tuple[TurnSpan, float]]) -> dict[Place, float]:
-    """Return the scores of turns, each with a share of the scores of the moments that cover the turn.
-
-    Args:
-        turns: The scores of the turns without moments.
-        moments: The turns that each moment covers, and its score.
-    """
-    places: dict[int, list[int]] = defaultdict(list)
-    for session, sequence in sorted(turns):
-        places[session].append(sequence)
-    together = dict(turns)
+            scores[sequence] = score + (score if score < bonus else bonus)
+    in_order = {session: sorted(sessions[session]) for session in {span[0] for span, _ in moments} & sessions.keys()}
     for (session, first, last), score in moments:
-        of_session = places.get(session, [])
+        of_session = in_order.get(session, [])
         for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
-            together[session, sequence] += MOMENT_SHARE * score
-    return together
+            sessions[session][sequence] += MOMENT_SHARE * score
+    return {(session, sequence): score for session, scores in sessions.items() for sequence, score in scores.items()}

@@ -79,12 +79,12 @@ class RecallRequest:
         """Return the time that the request asks about, in the person's time zone."""
         return (self.as_of or timezone.now()).astimezone(user.zone)
 
-    @property
+    @cached_property
     def asks_of_past(self) -> bool:
         """Whether the query seems to ask about the past."""
         return self.as_of is not None or bool(_PAST.search(self.text))
 
-    @property
+    @cached_property
     def asks_of_assistant(self) -> bool:
         """Whether the query seems to address the assistant, as in "What did you suggest?"."""
         return bool(_ADDRESSED.search(self.text))

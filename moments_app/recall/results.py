@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import connection
 from django.utils import timezone
@@ -87,8 +88,9 @@ WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
 Key = tuple[str, Place]
 
 
-class Result(NamedTuple):
-    """One result of a search.
+@dataclass(slots=True)
+class Result:
+    """One result of a search. It is read first and scored afterwards.
 
     Args:
         kind: one of `KINDS`.
@@ -122,8 +124,8 @@ class Result(NamedTuple):
     marks: str = ""
     also: tuple[str, ...] = ()
     score: float = 0.0
-    ranks: Mapping[str, int] = {}
-    scores: Mapping[str, float] = {}
+    ranks: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
 
     @property
     def said(self) -> str:
@@ -134,10 +136,6 @@ class Result(NamedTuple):
     def is_over(self) -> bool:
         """Whether the fact has ended, or the day of the plan has passed."""
         return self.valid_until is not None and self.valid_until <= timezone.now()
-
-    def weighed(self, score: float, ranks: Mapping[str, int], scores: Mapping[str, float]) -> "Result":
-        """Return the result with its scores and ranks."""
-        return Result(*self[:-3], score, ranks, scores)
 
     def is_relevant(self, least: float) -> bool:
         """Return whether it matches the query: by a word, by a similar meaning, or as the neighbor of a match.
@@ -196,32 +194,20 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 
 
 def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
-    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, *times, is_plan, marks, pk, _ = row
+    kind, pk, ref, content, session_id, sequence, time, role, platform_places, name = row[:10]
+    valid_from, valid_until, is_plan, marks, message, _ = row[10:]
     if platform_places:  # memory's own text is not part of a result
         content = text_without(text_lines(content), platform_places)
-    place = _place(row)
-    end = correction_marks(json.loads(marks)) if marks else ""
-    over = ends.get(pk, ())
-    end += end_marks(over, zone)
-    content = spoken(name, content)[:CONTENT_CHARS] + end
-    said_at, [valid_from, valid_until] = time_of(time), times
-    planned = plan_in(content, said_at, zone) if is_plan and valid_until else ""
-    found = Result(
-        kind,
-        ref,
-        content,
-        session_id,
-        sequence,
-        said_at,
-        role,
-        place[0],
-        valid_from,
-        valid_until,
-        planned,
-        end,
-        tuple([one.ref for one in over]),
-    )
-    return (kind, place), found
+    content = spoken(name, content)[:CONTENT_CHARS]
+    found = Result(kind, ref, content, session_id, sequence, time_of(time), role, pk, valid_from, valid_until)
+    if marks or message in ends:
+        over = ends.get(message, ())
+        found.marks = correction_marks(json.loads(marks or "[]")) + end_marks(over, zone)
+        found.content += found.marks
+        found.also = tuple([one.ref for one in over])
+    if is_plan and valid_until:
+        found.planned = plan_in(found.content, found.time, zone)
+    return (kind, _place(row)), found
 
 
 def _place(row: Sequence[Any]) -> Place:

@@ -76,8 +76,9 @@ def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span
         scores = rank(search(user, words, within, most), most)
     keys = dict.fromkeys([*scores, *_scanned(user, request, span, most)])
     found = read_found(user, span.since, request.as_of, list(keys))
-    read = [found[key]._replace(score=scores.get(key, 0.0)) for key in keys if key in found]
-    return [result for result in read if span.has(result.time)]
+    for key, result in found.items():
+        result.score = scores.get(key, 0.0)
+    return [found[key] for key in keys if key in found and span.has(found[key].time)]
 
 
 def _scanned(user: UserProfile, request: RecallRequest, span: Span, most: int) -> list[Key]:

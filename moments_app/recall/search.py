@@ -5,17 +5,15 @@ turn only if it has a higher score. Irrelevant results and duplicates are left o
 so a person with few of the table's rows gets as many results as a person with many.
 """
 
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from heapq import nlargest
-from operator import itemgetter
 from typing import Any
 
 from django.db import connection
 
-from moments_app.engines.words import is_assistants, is_named, words_of
+from moments_app.engines.words import is_assistants, speaker_of, words_of
 from moments_app.models.known_person import SELF
 from moments_app.recall.fusion import (
     CANDIDATES,
@@ -23,10 +21,9 @@ from moments_app.recall.fusion import (
     TurnSpan,
     near_scores,
     turn_scores,
-    with_moments,
     word_scores,
 )
-from moments_app.recall.request import RecallRequest
+from moments_app.recall.request import KINDS, RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import Lookup, QueryWords
 from moments_app.recall.words import query_words
@@ -220,11 +217,10 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     near = near_scores(hits.semantic, unembedded=hits.unembedded - hits.semantic.keys())
     others = {key: words.get(key, 0.0) + near.get(key, 0.0) for key in words.keys() | near.keys() if key[0] != "turn"}
     moments = [(span, others[key]) for key, span in hits.spans.items()]
-    turns = with_moments(turn_scores(_turns_of(words), _turns_of(near)), moments)
+    turns = turn_scores(_turns_of(words), _turns_of(near), moments)
     found = [(score, place, "turn") for place, score in turns.items()]
     found += [(score, place, kind) for (kind, place), score in others.items()]
-    wanted = max(most + SPARE, READ_AHEAD)
-    best = nlargest(wanted, found, key=itemgetter(0, 1))  # newer first if scores are equal
+    best = nlargest(max(most + SPARE, READ_AHEAD), found)  # newer first if scores are equal
     worthwhile = least_share * best[0][0] if best else 0.0
     told = best[:SURE] + [one for one in best[SURE:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in told}
@@ -239,14 +235,12 @@ def read_results(
 ) -> list[Result]:
     """Return the best `most` results, read from their tables."""
     read = read_found(user, request.since, request.as_of, list(ranking))
-    ranks, scores = _ranks_and_scores(hits, read)
+    _add_ranks(hits, read)
     named = frozenset(words_of(request.text))
-    weighed = (found.weighed(ranking[key], ranks.get(key, {}), scores.get(key, {})) for key, found in read.items())
-    results = [
-        found._replace(score=found.score * _factor(found, request, named))
-        for found in weighed
-        if request.until is None or found.time < request.until
-    ]
+    for key, found in read.items():
+        found.score = ranking[key]
+        found.score *= _factor(found, request, named)
+    results = [found for found in read.values() if request.until is None or found.time < request.until]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     nearest = max(hits.semantic.values(), default=0.0)
     least = NEAR_ENOUGH * nearest if request.used_mode == "hybrid" else -1.0
@@ -258,9 +252,10 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
     """Return the results in a new order: those that the reranker scored swap places and scores among themselves."""
     places = [place for place, result in enumerate(results) if result.ref in relevances]
     known = sorted((results[place] for place in places), key=lambda result: relevances[result.ref], reverse=True)
+    scores = [results[place].score for place in places]
     reranked = list(results)
-    for place, result in zip(places, known, strict=True):
-        reranked[place] = result._replace(score=results[place].score)
+    for place, result, score in zip(places, known, scores, strict=True):
+        reranked[place], result.score = result, score
     return reranked
 
 
@@ -273,9 +268,10 @@ def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> f
         return 1.0
     if found.kind != "turn":
         return ENDED_FACTOR if found.is_over and not request.asks_of_past and not found.planned else 1.0
-    if is_named(found.content, named):
+    speaker = speaker_of(found.content)
+    if speaker and not named.isdisjoint(words_of(speaker)):
         return SPEAKER_FACTOR
-    is_reply = "semantic" in found.ranks and is_assistants(found.role, found.content)
+    is_reply = "semantic" in found.ranks and is_assistants(found.role, speaker)
     return ASSISTANT_FACTOR if is_reply and not request.asks_of_assistant else 1.0
 
 
@@ -302,7 +298,8 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
             derived[len(kept)] = own
         elif result.kind == "turn" and any(map(own.issuperset, derived.values())):
             taken = next(place for place, said in derived.items() if own.issuperset(said))
-            kept[taken], words[taken] = result._replace(score=kept[taken].score), own
+            result.score = kept[taken].score
+            kept[taken], words[taken] = result, own
             del derived[taken]
             continue
         if not result.is_over:
@@ -316,17 +313,12 @@ def _text_of(result: Result) -> str:
     return " ".join(result.content.casefold().split())
 
 
-def _ranks_and_scores(
-    hits: Hits, read: Container[Key]
-) -> tuple[dict[Key, dict[str, int]], dict[Key, dict[str, float]]]:
-    """Return each result's rank within its kind and its score, for each search."""
-    ranks: dict[Key, dict[str, int]] = {}
-    scores: dict[Key, dict[str, float]] = {}
+def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
+    """Add each result's rank within its kind and its score, for each search."""
     for search, found in (("text", hits.text), ("semantic", hits.semantic)):
-        places = Counter[str]()
+        places = dict.fromkeys(KINDS, 0)
         for key, score in found.items():
             places[key[0]] += 1
             if key in read:
-                ranks.setdefault(key, {})[search] = places[key[0]]
-                scores.setdefault(key, {})[search] = score
-    return ranks, scores
+                read[key].ranks[search] = places[key[0]]
+                read[key].scores[search] = score

@@ -16,10 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
-from threading import Lock
 from typing import Any
 
-from cachetools import LRUCache, cached
 from django.db import connection, transaction
 from django.utils import timezone
 
@@ -28,7 +26,7 @@ from moments_app.models.own_text import REFRESHED
 from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.database.sql import array_of
 from sessions_app.models import UserProfile
-from sessions_app.process_cache import ProcessCache
+from sessions_app.process_cache import ProcessCache, cached_by_hash
 
 # The tools whose results are memory.
 MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
@@ -169,8 +167,7 @@ def _hashes(texts: Iterable[str]) -> set[int]:
     return {found for found in hashes if found is not None}
 
 
-# Keyed by Python's hash of a line, so that no text is cached.
-@cached(LRUCache(KNOWN), key=lambda *pair: hash(pair), lock=Lock())
+@cached_by_hash(KNOWN)
 def _hash(text: str, is_neutral: bool) -> int | None:
     """Return the hash of a line; None for a blank one."""
     line = TextLine(text, is_neutral)

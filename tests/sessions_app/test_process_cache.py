@@ -1,6 +1,6 @@
-"""The cache within a process."""
+"""The caches within a process."""
 
-from sessions_app.process_cache import ProcessCache
+from sessions_app.process_cache import ProcessCache, cached_by_hash
 from tests.support.concurrency import at_once
 
 
@@ -49,3 +49,16 @@ def test_threads_can_share_a_cache() -> None:
 
     at_once(use, 8)
     assert len(cache) <= 10
+
+
+def test_results_are_cached_by_the_hash_of_the_arguments_until_the_cache_is_full() -> None:
+    calls = []
+
+    @cached_by_hash(2)
+    def length(text: str, more: int) -> int | None:
+        calls.append(text)
+        return len(text) + more if text else None
+
+    assert [length("ab", 1), length("ab", 1), length("ab", 2)] == [3, 3, 4] and calls == ["ab", "ab"]
+    assert length("", 0) is None and length("", 0) is None and calls == ["ab", "ab", ""]
+    assert length("ab", 1) == 3 and calls == ["ab", "ab", "", "ab"]

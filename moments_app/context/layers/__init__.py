@@ -3,7 +3,7 @@
 Lasting text comes first and text that depends on the query last, so that providers' prompt caches match the beginning.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from moments_app.context.input import ContextInput
@@ -19,7 +19,7 @@ class Layer(NamedTuple):
         is_static: whether they stay the same until the stamp of the input changes.
     """
 
-    items: Callable[[ContextInput], Sequence[Item]]
+    items: Callable[[ContextInput], Iterable[Item]]
     is_static: bool
 
 

@@ -6,7 +6,8 @@ else; otherwise they get up to `SPAN_SHARE` of the budget.
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import overload
+from itertools import chain
+from operator import itemgetter
 from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
@@ -17,7 +18,6 @@ from moments_app.recall.results import Result
 from moments_app.recall.said_in import said_in
 from moments_app.recall.search import recall
 from moments_app.recall.spans import Span, span_in
-from sessions_app.models import UserProfile
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.shorten import shorten_middle
 from sessions_app.text.tokens import estimate_tokens
@@ -34,71 +34,37 @@ SPAN_SHARE = 0.25  # of the budget, for the time that a query names if it also a
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
 
 
-class FoundItems(Sequence[Item]):
-    """The items of results. Each is created on access, because about half of them don't fit and are never read.
+def items(source: ContextInput) -> Iterable[Item]:
+    """Return the best results first. There are more than fit, because other layers may contain some.
 
-    Args:
-        person: the person whose memory it is; days are in their time zone.
-        results: best first, each with its score in a context.
-        most_chars: maximum characters of a text; longer texts are cut in the middle.
-        span: the time that the query names.
+    Each item is created when it is read: about a third of them don't fit and are never read.
     """
-
-    def __init__(
-        self,
-        person: UserProfile,
-        results: Sequence[tuple[float, Result]],
-        most_chars: int,
-        span: Span | None = None,
-    ) -> None:
-        self._person, self._results, self._most_chars, self._span = person, results, most_chars, span
-        self._zone = person.zone
-
-    @overload
-    def __getitem__(self, place: int) -> Item: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Item]: ...
-    def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
-        if isinstance(place, slice):
-            return FoundItems(self._person, self._results[place], self._most_chars, self._span)
-        return self._item(*self._results[place])
-
-    def __iter__(self) -> Iterator[Item]:
-        return (self._item(score, result) for score, result in self._results)
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def _item(self, score: float, result: Result) -> Item:
-        is_of_span = bool(self._span and self._span.has(result.time))
-        return _line(result, self._zone, score, self._most_chars, is_of_span=is_of_span)
-
-
-def items(source: ContextInput) -> Sequence[Item]:
-    """Return the best results first. There are more than fit, because other layers may contain some."""
     if source.recall is None:
         return []
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
     found = recall(source.user, source.session.agent_id, source.recall, most=most, least_share=LEAST_SHARE)
-    kept = [(_score(result), result) for result in _told(source, found)]
-    kept.sort(key=lambda scored: -scored[0])  # the order changes, because long results have a lower score here
-    most_chars = min(MAX_CHARS, max(LEAST_CHARS, int(CHARS_A_TOKEN * source.applied)))
+    results = [(_score(result), result) for result in found if _is_shown(source, result)]
+    results.sort(key=itemgetter(0), reverse=True)  # long results have a lower score here
+    nothing_said: list[Item] = []
     span = span_in(source.query, source.recall.now_of(source.user))
-    if span is None:
-        return FoundItems(source.user, kept, most_chars)
-    then = said_in(source.user, source.session.agent_id, source.recall, span, most=most)
-    first = [(_score(result), result) for result in _told(source, then)]
-    items = FoundItems(source.user, [*_of_share(first, span, source.applied), *kept], most_chars, span)
-    return items if then or not is_question(source.query) else [_nothing_said(span), *items]
+    if span is not None:
+        then = said_in(source.user, source.session.agent_id, source.recall, span, most=most)
+        first = [(_score(result), result) for result in then if _is_shown(source, result)]
+        results = [*_of_share(first, span, source.applied), *results]
+        nothing_said = [_nothing_said(span)] if not then and is_question(source.query) else []
+    most_chars = min(MAX_CHARS, max(LEAST_CHARS, int(CHARS_A_TOKEN * source.applied)))
+    zone = source.user.zone
+    return chain(nothing_said, (_line(result, zone, score, most_chars, span) for score, result in results))
 
 
-def _told(source: ContextInput, found: Iterable[Result]) -> Iterator[Result]:
-    """Yield the results that a context may include."""
+def _is_shown(source: ContextInput, result: Result) -> bool:
+    """Return whether a context may include a result."""
     assert source.recall is not None
+    said = result.said
     # The current message may already be in memory, and it would be its own best match.
-    readable = (result for result in found if result.said != UNREADABLE and not _is_left_out(source, result))
-    told = (result for result in readable if not result.is_over or source.recall.asks_of_past or result.planned)
-    return (result for result in told if not source.query.startswith(result.said))
+    if said == UNREADABLE or source.query.startswith(said) or _is_left_out(source, result):
+        return False
+    return not result.is_over or source.recall.asks_of_past or bool(result.planned)
 
 
 def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:
@@ -123,7 +89,17 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, *, is_of_span: bool) -> Item:
+def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: Span | None) -> Item:
+    """Return a result as an item.
+
+    Args:
+        result: the result.
+        zone: the person's time zone.
+        score: its score in a context.
+        most_chars: maximum characters of the text; longer texts are cut in the middle.
+        span: the time that the query names.
+    """
+    is_of_span = span is not None and span.has(result.time)
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     text = shorten_middle(result.said, most_chars, result.ref)
     if result.kind == "turn":

@@ -5,14 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, tzinfo
 from functools import cache, lru_cache
-from threading import Lock
-
-from cachetools import LRUCache, cached
 
 from moments_app.engines import times
 from moments_app.engines.numbers import in_digits
 from moments_app.engines.times import Found, Time
 from sessions_app.lexemes import DEFAULT
+from sessions_app.process_cache import cached_by_hash
 
 ANY_DAY = date(2001, 6, 1)
 KNOWN = 20_000  # texts
@@ -33,8 +31,8 @@ def with_dates(text: str, said_on: date) -> str:
     return result + text[end:]
 
 
-# Keyed by Python's hash, so that no text is cached. The contexts of a person have many turns in common.
-@cached(LRUCache(KNOWN), key=lambda *pair: hash(pair), lock=Lock())
+# The contexts of a person have many turns in common.
+@cached_by_hash(KNOWN)
 def _dates(text: str, said_on: date) -> Sequence[tuple[int, str]]:
     """Return the dates of a text's relative times, and where to insert them."""
     return [(found.end, _written(found)) for found in times.relative_times(text, said_on)]

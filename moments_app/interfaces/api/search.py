@@ -149,11 +149,12 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     with acting_for(user_id, application=application) as user:
         most = values.get("match_count") or MATCH_COUNT
         found, span = recall_with_span(user, agent_id, question, most=most) if user else ([], None)
-    results = [result._replace(content=without_unseen(result.content)) for result in found]
+    for result in found:
+        result.content = without_unseen(result.content)
     if user:
-        receipts.note_results(user, results)
-    accesses.note(result.ref for result in results)
-    shown = [_result_data(result) for result in results]
+        receipts.note_results(user, found)
+    accesses.note(result.ref for result in found)
+    shown = [_result_data(result) for result in found]
     named = {"since": _written(since), "until": _written(until)} if since or until else None
     if span:
         named = {"since": _written(span.since), "until": _written(span.until)}

@@ -213,8 +213,8 @@ class TestLongWindow:
         costs = [FORMATS[name].tokens("hot_turns", item) for item in LAYERS["hot_turns"].items(envelope.input)]
         assert len(costs) < 110 and sum(costs[1:]) <= 1_500
         newest = LiveTurn.of(Message.objects.get(session__session_id="s1", sequence=110 - len(costs) - 1))
-        older = LAYERS["hot_turns"].items(replace(envelope.input, turns=[newest]))
-        assert sum(costs) + FORMATS[name].tokens("hot_turns", older[0]) > 1_500
+        [older] = LAYERS["hot_turns"].items(replace(envelope.input, turns=[newest]))
+        assert sum(costs) + FORMATS[name].tokens("hot_turns", older) > 1_500
 
 
 class TestAsking:

@@ -8,7 +8,7 @@ from moments_app.context import caches
 from moments_app.context.caches import KeptLayers
 from moments_app.context.item import Item
 from moments_app.context.plan import fill_budget
-from moments_app.context.priced import MOST_PRICES
+from moments_app.context.priced import MOST_CUTS
 from moments_app.context.render import FORMATS
 
 LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It is called Nora.")], "moments": []}
@@ -57,5 +57,5 @@ def test_a_kept_item_costs_and_cuts_like_a_new_one(form: str) -> None:
             assert [(one.item.text, one.tokens, one.why) for one in filled[0]] == [
                 (one.item.text, one.tokens, one.why) for one in filled[1]
             ]
-            assert len(kept.prices) <= MOST_PRICES
+            assert len(kept.cuts) <= MOST_CUTS
             assert all(one.tokens == FORMATS[form].tokens("user", Item(one.item.text)) for one in filled[0])
