@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines.statements.dates import spoken_date
-from moments_app.models.atom import BY_DATE
+from moments_app.models.atom import BY_DATE, held_at
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import UserProfile
 
@@ -38,12 +38,9 @@ class End(NamedTuple):
         return f"rem://atoms/{self.atom_id}"
 
 
-# Whether a fact was known to be valid at the time; see `MemoryAtom.as_of`.
-_HOLDS = """{0}.user_id = %(user)s AND {0}.state NOT IN ('evicted', 'line') AND NOT {0}.is_candidate
-        AND {0}.formed_at <= %(at)s AND COALESCE({0}.valid_from <= %(at)s, true)
-        AND COALESCE({0}.corrected_at <= %(at)s, true)
-        AND NOT ({0}.is_wrong AND COALESCE({0}.ended_at <= %(at)s, true))
-        AND NOT COALESCE({0}.valid_until <= %(at)s AND {0}.ended_at <= %(at)s, false)"""
+# A statement of the person that was known to be true at the time.
+_HOLDS = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line') AND NOT {{0}}.is_candidate
+        AND {held_at("{0}.", "%(at)s")}"""
 # Whether two facts are about the same thing that has one value at a time.
 _SAME = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
         AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""
