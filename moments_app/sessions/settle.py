@@ -267,10 +267,11 @@ def _episodes(thought: Thought) -> list[Episode]:
 def _opened(thought: Thought) -> list[str]:
     """Return the tasks and problems that are open at the end of the live turns, in order, without duplicates."""
     shown, items = thought.quiet.formation, thought.formed.candidates if thought.formed else []
-    sure = [item.draft for item in items if item.draft.confidence >= SURE]
-    ended = {shown.known[number] for draft in sure for number in draft.ends} if shown else set()
-    before = [atom.content for atom in thought.quiet.opened if atom.pk not in ended]
-    return list(dict.fromkeys([*before, *(item.draft.text for item in items if item.draft.kind in OPEN)]))
+    ended = {(item.label, each) for item in items if item.draft.confidence >= SURE for each in item.draft.ends}
+    known = {shown.known[each] for _label, each in ended if each in shown.known} if shown else set()
+    before = [atom.content for atom in thought.quiet.opened if atom.pk not in known]
+    new = [item for item in items if item.draft.kind in OPEN and (item.label, item.draft.letter) not in ended]
+    return list(dict.fromkeys([*before, *(item.draft.text for item in new)]))
 
 
 # --- commit ---
