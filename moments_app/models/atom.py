@@ -573,6 +573,9 @@ class MemoryAtom(Searched):
             models.Index(
                 fields=["user", "attribute", "subject", "formed_at"], condition=~Q(attribute=""), name="atom_timeline"
             ),
+            models.Index(
+                fields=["user", "content_hash"], condition=Q(state__in=["active", "absorbed"]), name="atom_said_again"
+            ),
             models.Index(fields=["user", "-formed_at", "-id"], condition=Q(state="ended"), name="atom_ended"),
             models.Index(
                 fields=["user", "-ended_at", "-id"], condition=Q(ended_at__isnull=False), name="atom_user_ended"

@@ -60,8 +60,8 @@ WITH RECURSIVE fact AS (
         AND NOT (ended.is_wrong AND ended.ended_by <> '')
         AND ended.source_message_ids && %(messages)s::bigint[]
         AND NOT EXISTS (
-            SELECT FROM moments_app_memoryatom again WHERE again.stream_id = ended.stream_id
-                AND again.content_hash = ended.content_hash AND again.state = 'active' AND {_HOLDS.format("again")}
+            SELECT FROM moments_app_memoryatom again WHERE again.content_hash = ended.content_hash
+                AND again.state IN ('active', 'absorbed') AND {_HOLDS.format("again")}
         )
         AND NOT EXISTS (
             SELECT FROM moments_app_memoryatom again

@@ -18,6 +18,7 @@ from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.lives import say
 from tests.support.retention import cover
+from tests.support.streams import fold
 from tests.support.tables import rows_read
 from tests.support.transcript import arrived_when_said
 
@@ -135,6 +136,22 @@ def test_a_statement_that_is_true_again_has_no_mark(ada: UserProfile, service: A
     say(ada, "s3", "2025-09-15", "I moved to Oslo on 1 September 2025.")
     assert found(service)[0] == BEFORE
     assert "I moved to Bergen on 3 March 2025. (since 1 September 2025: Oslo)" in found(service, "moved in March")
+
+
+def test_a_statement_said_again_has_no_mark_after_a_consolidation(ada: UserProfile, service: Api) -> None:
+    said = "I love climbing in the mountains near Voss."
+    say(ada, "s1", "2025-01-10", said)
+    fact = MemoryAtom.objects.get(content__contains="climbing", stream__stream_type="user")
+    assert fact.attribute == ""
+    service.patch(f"facts/{fact.atom_id}", user_id="ada", state="ended", valid_until="2025-02-01T00:00:00Z")
+    assert "no longer true since 1 February 2025" in found(service, "climbing near Voss")[0]
+    say(ada, "s2", "2025-03-11", said)
+    assert "no longer true" not in " ".join(found(service, "climbing near Voss"))
+    fold(fact.stream)
+    assert MemoryAtom.objects.get(content=fact.content, formed_at__gt=fact.formed_at).state == "absorbed"
+    assert "no longer true" not in " ".join(found(service, "climbing near Voss"))
+    assert said in context(service, "s1", layers="hot_turns")
+    assert "no longer true" not in context(service, "s1", layers="hot_turns")
 
 
 def test_a_statement_that_only_ends_another_is_no_value(ada: UserProfile, service: Api) -> None:
