@@ -12,7 +12,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Exists, F, Func, OuterRef, Q
+from django.db.models.expressions import Col, Value
+from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
 from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
@@ -38,6 +41,39 @@ _SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk 
 
 # The subject of a statement, by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
+
+
+def held_at(columns: str, time: str) -> str:
+    """Return the SQL condition that a statement was known to be true at a time.
+
+    It was stated by then, and no end was known by then. The database's functions for searches of former times contain
+    the same condition.
+
+    Args:
+        columns: what precedes the columns, such as `atom.`.
+        time: the SQL of the time.
+    """
+    return (
+        f"{columns}formed_at <= {time} AND COALESCE({columns}corrected_at <= {time}, true) "
+        f"AND COALESCE({columns}valid_from <= {time}, true) "
+        f"AND NOT COALESCE({columns}valid_until <= {time} AND {columns}ended_at <= {time}, false)"
+    )
+
+
+class HeldAt(Func):
+    """The condition `held_at` in querysets of statements."""
+
+    output_field = models.BooleanField()
+
+    def __init__(self, time: datetime) -> None:
+        super().__init__(F("pk"), Value(time))
+
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+        """Return the condition for the alias that the table has in the query."""
+        column, time = self.get_source_expressions()
+        table = compiler.quote_name_unless_alias(cast("Col", column).alias)
+        sql = held_at(f"{table}.", "%s")
+        return f"({sql})", [cast("Value", time).value] * sql.count("%s")
 
 
 def content_hash(text: str) -> str:
@@ -112,11 +148,8 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.planned().filter(valid_until__lte=timezone.now())
 
     def as_of(self, time: datetime) -> Self:
-        """Return facts that were known to be valid at a time: stated by then, and without an end known by then."""
-        had_begun = Q(valid_from=None) | Q(valid_from__lte=time)
-        was_known = Q(formed_at__lte=time) & (Q(corrected_at=None) | Q(corrected_at__lte=time))
-        was_over = Q(valid_until__isnull=False, ended_at__isnull=False, valid_until__lte=time, ended_at__lte=time)
-        return self.findable().filter(had_begun & was_known & ~was_over)
+        """Return the statements that were known to be true at a time."""
+        return self.findable().filter(HeldAt(time))
 
     def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
         """Return the facts that gave a person's attribute a value, oldest first.
@@ -538,6 +571,9 @@ class MemoryAtom(Searched):
             GinIndex(fields=["related_users"], condition=~Q(related_users=[]), name="atom_related"),
             models.Index(
                 fields=["user", "attribute", "subject", "formed_at"], condition=~Q(attribute=""), name="atom_timeline"
+            ),
+            models.Index(
+                fields=["user", "content_hash"], condition=Q(state__in=["active", "absorbed"]), name="atom_said_again"
             ),
             models.Index(fields=["user", "-formed_at", "-id"], condition=Q(state="ended"), name="atom_ended"),
             models.Index(

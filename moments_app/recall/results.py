@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines.statements.dates import plan_in
-from moments_app.models.atom import BY_DATE
+from moments_app.models.atom import BY_DATE, held_at
 from moments_app.recall.fusion import Place
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
@@ -53,12 +53,9 @@ FROM (
     OFFSET 0
 ) turn JOIN sessions_app_session session ON session.id = turn.session_id
 """  # noqa: S608 (constants)
-# With `as_of`: facts that were known at that time to be valid. Without: all facts that were ever true. See
-# `MemoryAtom.as_of`.
-_AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
-        atom.formed_at <= %(as_of)s AND COALESCE(atom.corrected_at <= %(as_of)s, true)
-        AND COALESCE(atom.valid_from <= %(as_of)s, true)
-        AND NOT COALESCE(atom.valid_until <= %(as_of)s AND atom.ended_at <= %(as_of)s, false) END"""
+# With `as_of`: facts that were known to be true at that time. Without: all facts that were ever true.
+_AS_OF_SQL = f"""CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong
+    ELSE {held_at("atom.", "%(as_of)s")} END"""
 # Uses the primary keys and the indexes of a turn's place. Reads the person's own rows and the facts of shards.
 _READ_SQL = {
     "fact": f"""

@@ -32,14 +32,7 @@ from moments_app.jobs.workload import Workload, settling_combines, tokens_of, tu
 from moments_app.models import Circuit, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import division
-from moments_app.moments.division import (
-    BuildInput,
-    Built,
-    Division,
-    builder,
-    divide,
-    store_each,
-)
+from moments_app.moments.division import Built, Division, builder, divide, store_each
 from moments_app.moments.journey import Told, are_current, told
 from moments_app.moments.partition import PartitionEvent, leave_each
 from moments_app.sessions.checkpoint import OPEN, Digested, Episode, derived, result_of
@@ -90,13 +83,15 @@ class Thought:
 
     Args:
         quiet: the session.
-        built: its moments.
+        built: its division into moments.
+        moments: the unsaved moments as later builds receive them.
         formed: the new items of its streams.
         digested: the checkpoint of its live turns.
     """
 
     quiet: Quiet
     built: Built | None = None
+    moments: Sequence[Told] = ()
     formed: Formed | None = None
     digested: Digested | None = None
 
@@ -136,13 +131,13 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         Raises:
             EngineError: the first session failed.
         """
-        told, sessions = _asked_at_once(input.sessions, engine)
+        asked, sessions = _asked_at_once(input.sessions, engine)
         thoughts: list[Thought] = []
-        so_far = _SoFar(carries=told is engine)
         for number, one in enumerate(sessions):
             progress(number, len(sessions))
+            earlier = [moment for thought in thoughts for moment in thought.moments]
             try:
-                thoughts.append(so_far.think(one, told))
+                thoughts.append(_think(one, asked, earlier, carries=asked is engine))
             except EngineError:
                 if not thoughts:
                     raise
@@ -206,42 +201,31 @@ def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, S
     return engine, sessions[:1]
 
 
-class _SoFar:
-    """Collects the results of earlier sessions, which later sessions receive.
+def _think(one: Quiet, engine: Engine, earlier: Sequence[Told], *, carries: bool) -> Thought:
+    """Call the engine for a session.
 
     Args:
-        carries: whether the engine receives these results. If not, the answers came from one call.
+        one: the session.
+        engine: the engine.
+        earlier: the moments of the earlier sessions of this run.
+        carries: whether the engine receives these moments. If not, the answers came from one call.
+
+    Raises:
+        EngineError: it gave no valid answer.
     """
-
-    def __init__(self, *, carries: bool) -> None:
-        self._carries = carries
-        self._moments: list[Told] = []
-
-    def think(self, one: Quiet, engine: Engine) -> Thought:
-        """Call the engine for a session.
-
-        Raises:
-            EngineError: it gave no valid answer.
-        """
-        thought = Thought(one)
-        if one.build:
-            self._divide(one.build, thought, engine)
-        if one.formation:
-            thought.formed = formation.form(one.formation, engine, no_progress)
-        if one.digest:
-            formed = thought.formed
-            lessons = [item.draft.text for item in formed.lessons] if formed else []
-            thought.digested = derived(one.digest, _episodes(thought), _opened(thought), lessons, engine.name)
-        return thought
-
-    def _divide(self, shown: BuildInput, thought: Thought, engine: Engine) -> None:
-        known = thought.quiet.before.with_new(self._moments, thought.quiet.place.until).known
-        if self._carries:
-            shown = replace(shown, known=known)
-        built = divide(shown, engine, no_progress)
-        new = _told(thought.quiet, built)
-        self._moments += new
-        thought.built = replace(built, journey=told(known.journey.then([one.moment for one in new])))
+    thought = Thought(one)
+    if one.build:
+        known = one.before.with_new(earlier, one.place.until).known
+        built = divide(replace(one.build, known=known) if carries else one.build, engine, no_progress)
+        thought.moments = _told(one, built)
+        journey = known.journey.then([new.moment for new in thought.moments])
+        thought.built = replace(built, journey=told(journey))
+    if one.formation:
+        thought.formed = formation.form(one.formation, engine, no_progress)
+    if one.digest:
+        lessons = [item.draft.text for item in thought.formed.lessons] if thought.formed else []
+        thought.digested = derived(one.digest, _episodes(thought), _opened(thought), lessons, engine.name)
+    return thought
 
 
 def _told(one: Quiet, built: Built) -> list[Told]:
@@ -267,10 +251,11 @@ def _episodes(thought: Thought) -> list[Episode]:
 def _opened(thought: Thought) -> list[str]:
     """Return the tasks and problems that are open at the end of the live turns, in order, without duplicates."""
     shown, items = thought.quiet.formation, thought.formed.candidates if thought.formed else []
-    sure = [item.draft for item in items if item.draft.confidence >= SURE]
-    ended = {shown.known[number] for draft in sure for number in draft.ends} if shown else set()
-    before = [atom.content for atom in thought.quiet.opened if atom.pk not in ended]
-    return list(dict.fromkeys([*before, *(item.draft.text for item in items if item.draft.kind in OPEN)]))
+    ended = {(item.label, each) for item in items if item.draft.confidence >= SURE for each in item.draft.ends}
+    known = {shown.known[each] for _label, each in ended if each in shown.known} if shown else set()
+    before = [atom.content for atom in thought.quiet.opened if atom.pk not in known]
+    new = [item for item in items if item.draft.kind in OPEN and (item.label, item.draft.letter) not in ended]
+    return list(dict.fromkeys([*before, *(item.draft.text for item in new)]))
 
 
 # --- commit ---

@@ -70,7 +70,7 @@ class FormationInput(ProcessInput):
     request: FormationRequest
     messages: dict[int, Message]
     last_sequence: int
-    known: dict[int, int]
+    known: Mapping[int | str, int]
     episodes: BuildInput | None = None
     is_cut: bool = False
     again: list[SequenceRange] | None = None
@@ -262,6 +262,7 @@ def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
                 into = lessons if one.label == LESSONS else candidates
                 into.append(replace(one, engine=formed_by.name))
         asked.append(formed_by.name)
+    candidates = _with_valid_ends(candidates, input, dropped)
     return Formed(candidates, lessons, dropped, ", ".join(asked))
 
 
@@ -312,11 +313,20 @@ def _candidate(
     elif not sequences:
         dropped["no source turn"] += 1
     else:
-        ends = [number for number in draft.ends if number in input.known]
-        dropped["ends what is not listed"] += len(ends) < len(draft.ends)
-        good = draft.model_copy(update={"text": text, "ends": ends})
-        return Candidate(label, atom_type, sequences, good)
+        return Candidate(label, atom_type, sequences, draft.model_copy(update={"text": text}))
     return None
+
+
+def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
+    """Return items that end only listed statements, and other items of their stream that have a unique letter."""
+    count = Counter[tuple[str, int | str]]((one.label, one.draft.letter) for one in candidates)
+    checked = []
+    for one in candidates:
+        own, ends = one.draft.letter, one.draft.ends
+        valid = [each for each in ends if each in input.known or (each != own and count[one.label, each] == 1)]
+        dropped["ends what is not listed"] += len(valid) < len(ends)
+        checked.append(replace(one, draft=one.draft.model_copy(update={"ends": valid})))
+    return checked
 
 
 # --- commit ---
@@ -415,8 +425,10 @@ def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[M
     """End older statements if the engine says that the new items end them. Return the ended statements."""
     cause = Cause(f"job:{job.job_id}")
     ended: list[MemoryAtom] = []
-    for atom, item in zip(atoms, formed.candidates, strict=True):
-        named = {input.known[number] for number in item.draft.ends} - {atom.pk}
+    both = list(zip(atoms, formed.candidates, strict=True))
+    own: dict[tuple[str, int | str], int] = {(item.label, item.draft.letter): atom.pk for atom, item in both}
+    for atom, item in both:
+        named = {input.known.get(each) or own[item.label, each] for each in item.draft.ends} - {atom.pk}
         if named and not atom._state.adding:  # it is new
             facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
             ended += [fact for fact in facts if end_by(fact, atom, cause)]

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements.dates import spoken_date
 from moments_app.models import CorrectedTurn
-from moments_app.models.atom import BY_DATE
+from moments_app.models.atom import BY_DATE, held_at
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import Message, UserProfile
 
@@ -72,40 +72,41 @@ class End(NamedTuple):
         is_replaced: whether another statement is true instead.
         text: the value or text of that statement; without one, of the ended statement.
         atom_id: the statement that the text is from.
+        wrong: the value of the turn's statement, if a later turn corrected it because it was never true.
     """
 
     microseconds: int
     is_replaced: bool
     text: str
     atom_id: str
+    wrong: str
 
     @property
     def ref(self) -> str:
         return f"rem://atoms/{self.atom_id}"
 
 
-# Whether a fact was known to be valid at the time; see `MemoryAtom.as_of`.
-_HOLDS = """{0}.user_id = %(user)s AND {0}.state NOT IN ('evicted', 'line') AND NOT {0}.is_candidate
-        AND {0}.formed_at <= %(at)s AND COALESCE({0}.valid_from <= %(at)s, true)
-        AND COALESCE({0}.corrected_at <= %(at)s, true)
-        AND NOT ({0}.is_wrong AND COALESCE({0}.ended_at <= %(at)s, true))
-        AND NOT COALESCE({0}.valid_until <= %(at)s AND {0}.ended_at <= %(at)s, false)"""
+# A statement of the person that was known to be true at the time.
+_HOLDS = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line') AND NOT {{0}}.is_candidate
+        AND {held_at("{0}.", "%(at)s")}"""
 # Whether two facts are about the same thing that has one value at a time.
 _SAME = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
         AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""
 # Each row is a turn with its ends. The index of the person's ended facts finds them, and `later` follows what replaced
 # them, as far as it was known. If that says only that something is over, the newest value since then is taken. There is
 # no end of a plan whose day has passed, of a statement that is true again, and of a turn that also says what is true
-# instead. Reads only tables of the coordinator, so that it also runs on Citus.
+# instead. If all steps correct a value that was never true, `wrong` is this value. Corrections by operators and clients
+# mark turns otherwise (`CorrectedTurn`). Reads only tables of the coordinator, so that it also runs on Citus.
 _ENDS_SQL = f"""
 WITH RECURSIVE fact AS (
     SELECT ended.* FROM moments_app_memoryatom ended
     WHERE ended.user_id = %(user)s AND ended.ended_at <= %(at)s AND ended.valid_until <= %(at)s
-        AND ended.ended_by <> '{BY_DATE}' AND ended.state NOT IN ('evicted', 'line') AND NOT ended.is_wrong
+        AND ended.ended_by <> '{BY_DATE}' AND ended.state NOT IN ('evicted', 'line')
+        AND NOT (ended.is_wrong AND ended.ended_by <> '')
         AND ended.source_message_ids && %(messages)s::bigint[]
         AND NOT EXISTS (
-            SELECT FROM moments_app_memoryatom again WHERE again.stream_id = ended.stream_id
-                AND again.content_hash = ended.content_hash AND again.state = 'active' AND {_HOLDS.format("again")}
+            SELECT FROM moments_app_memoryatom again WHERE again.content_hash = ended.content_hash
+                AND again.state IN ('active', 'absorbed') AND {_HOLDS.format("again")}
         )
         AND NOT EXISTS (
             SELECT FROM moments_app_memoryatom again
@@ -113,16 +114,17 @@ WITH RECURSIVE fact AS (
                 AND again.id <> ended.id AND {_HOLDS.format("again")}
         )
 ), later AS (
-    SELECT fact.id AS fact_id, fact.replaced_by_id AS id, 0 AS steps FROM fact WHERE replaced_by_id IS NOT NULL
+    SELECT fact.id AS fact_id, fact.replaced_by_id AS id, fact.is_wrong, 0 AS steps
+    FROM fact WHERE replaced_by_id IS NOT NULL
     UNION ALL
-    SELECT later.fact_id, over.replaced_by_id, later.steps + 1
+    SELECT later.fact_id, over.replaced_by_id, later.is_wrong AND over.is_wrong, later.steps + 1
     FROM later JOIN moments_app_memoryatom over ON over.id = later.id
     WHERE over.user_id = %(user)s AND over.ended_at <= %(at)s AND over.valid_until <= %(at)s
         AND over.replaced_by_id IS NOT NULL AND later.steps < {MOST_STEPS}
 ), latest AS (
-    SELECT DISTINCT ON (fact_id) fact_id, id FROM later ORDER BY fact_id, steps DESC
+    SELECT DISTINCT ON (fact_id) fact_id, id, is_wrong FROM later ORDER BY fact_id, steps DESC
 ), chosen AS MATERIALIZED (  -- a join condition with a subquery could not use an index
-    SELECT fact_id, CASE WHEN last.attribute <> '' AND last.value = '' THEN (
+    SELECT fact_id, latest.is_wrong, CASE WHEN last.attribute <> '' AND last.value = '' THEN (
         SELECT newer.id FROM moments_app_memoryatom newer
         WHERE {_SAME.format("newer", "last")} AND newer.value <> '' AND newer.formed_at >= last.formed_at
             AND {_HOLDS.format("newer")}
@@ -130,12 +132,15 @@ WITH RECURSIVE fact AS (
     ) ELSE last.id END AS id
     FROM latest JOIN moments_app_memoryatom last ON last.id = latest.id AND last.user_id = %(user)s
 )
-SELECT message_id, json_agg(json_build_array(since, is_replaced, text, atom_id) ORDER BY since, text, atom_id)::text
+SELECT message_id,
+    json_agg(json_build_array(since, is_replaced, text, atom_id, wrong) ORDER BY since, text, atom_id)::text
 FROM (
     SELECT DISTINCT unnest(fact.source_message_ids) AS message_id, current.id IS NOT NULL AS is_replaced,
         {microseconds_of("COALESCE(current.valid_from, current.formed_at, fact.valid_until)")} AS since,
         left(COALESCE(NULLIF(current.value, ''), current.content, fact.content), {TEXT_CHARS}) AS text,
-        COALESCE(current.atom_id, fact.atom_id) AS atom_id, current.source_message_ids AS said_in
+        COALESCE(current.atom_id, fact.atom_id) AS atom_id,
+        CASE WHEN chosen.is_wrong AND current.value <> '' THEN fact.value ELSE '' END AS wrong,
+        current.source_message_ids AS said_in
     FROM fact LEFT JOIN chosen ON chosen.fact_id = fact.id
     LEFT JOIN moments_app_memoryatom current ON current.id = chosen.id AND {_HOLDS.format("current")}
 ) source WHERE message_id = ANY(%(messages)s::bigint[]) AND NOT COALESCE(said_in @> ARRAY[message_id], false)
@@ -162,6 +167,9 @@ def end_marks(ends: Iterable[End], zone: tzinfo) -> str:
     """Return the marks that the text of a turn ends with, dated in a time zone."""
     marks = ""
     for end in ends:
+        if end.wrong:
+            marks += correction_marks([(end.wrong, end.text)])
+            continue
         day = spoken_date(time_of(end.microseconds).astimezone(zone).date())
         marks += f" ({'' if end.is_replaced else 'no longer true '}since {day}: {' '.join(end.text.split())})"
     return marks

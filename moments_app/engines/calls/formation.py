@@ -20,10 +20,12 @@ MOST_TURNS = 100  # maximum number of source turns of a statement
 SHARD = "shard "  # start of the labels of streams that many people share
 STATEMENT_WORDS = 25  # limit in the shipped prompt; a stream's own limit is sent if it is lower
 _NUMBERS = r"\d{1,9}(?:\s*[,–-]\s*\d{1,9})*"
+_ENDED = r"(?:\d{1,9}(?:\s*[–-]\s*\d{1,9})?|[A-Z])"
 _RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
+_LETTER = re.compile("[A-Z]")
 _LINE = re.compile(
-    rf"(?P<kind>[A-Za-z]+) (?P<turns>{_NUMBERS})(?: about (?P<about>[^:\n]{{1,255}}?))?"
-    rf"(?: (?P<maybe>maybe )?ends (?P<ends>{_NUMBERS}))?:\s*(?P<text>.+)",
+    rf"(?P<kind>[A-Za-z]+) (?P<turns>{_NUMBERS})(?: as (?P<letter>[A-Z]))?(?: about (?P<about>[^:\n]{{1,255}}?))?"
+    rf"(?: (?P<maybe>maybe )?ends (?P<ends>{_ENDED}(?:\s*,\s*{_ENDED})*))?:\s*(?P<text>.+)",
     re.DOTALL,
 )
 # Number of known statements in a prompt: minimum, maximum, and one per `TURNS_EACH` turns.
@@ -109,6 +111,9 @@ MERGED = frozenset({"preference", "instruction", OTHER})
 LESSON = "lesson"
 
 
+Letter = Annotated[str, Field(pattern="^[A-Z]$")]
+
+
 class DraftAtom(BaseModel):
     """A statement.
 
@@ -116,7 +121,8 @@ class DraftAtom(BaseModel):
         text: one sentence.
         kind: its kind, for example `plan`.
         turns: indexes of its source turns.
-        ends: numbers of the known statements that it ends.
+        letter: by which statements of the same answer end it; usually blank.
+        ends: numbers of the known statements, and letters of statements of the same stream, that it ends.
         confidence: from 0 to 1.
         other_person: the name of the person that it is about, unless it is about the user.
     """
@@ -126,7 +132,8 @@ class DraftAtom(BaseModel):
     text: str = Field(min_length=1, max_length=2_000)
     kind: Annotated[KindOfItem, BeforeValidator(_known_kind)] = "other"
     turns: list[int] = Field(max_length=MOST_TURNS)
-    ends: list[int] = Field(default_factory=list, max_length=MOST_ENDED)
+    letter: Letter | Literal[""] = ""
+    ends: list[int | Letter] = Field(default_factory=list, max_length=MOST_ENDED)
     confidence: float = Field(default=1.0, ge=0, le=1)
     other_person: str = Field(default="", max_length=255)
 
@@ -150,8 +157,9 @@ class StreamStatements(BaseModel):
         description="Lines `KIND TURNS: TEXT`. KIND: identity (name, age, origin), relationship, home, work, health, "
         "preference, instruction (how to be answered), plan, task, goal, problem, event, lesson (what the assistant "
         "should do otherwise, whoever asks) or other. TURNS: the indexes of its source turns, as 4 or 4,7. If known "
-        "statements hold no longer because of it: `KIND TURNS ends NUMBERS: TEXT`, or `maybe ends`. If it is about "
-        "a person other than the user: `KIND TURNS about NAME: TEXT`, with the name as in TEXT."
+        "statements hold no longer because of it: `KIND TURNS ends NUMBERS: TEXT`, or `maybe ends`. To end a line "
+        "of your own for this stream, give that line a letter, `KIND TURNS as A: TEXT`, and write `ends A`. If it is "
+        "about a person other than the user: `KIND TURNS about NAME: TEXT`, with the name as in TEXT."
     )
 
 
@@ -198,10 +206,13 @@ def parsed(item: Any) -> Any:
     if found is None:
         return item
     fields = {"text": found["text"], "kind": found["kind"].lower(), "turns": _numbers_in(found["turns"])}
+    if found["letter"]:
+        fields["letter"] = found["letter"]
     if found["about"]:
         fields["other_person"] = found["about"]
     if found["ends"]:
-        fields |= {"ends": _numbers_in(found["ends"])[:MOST_ENDED], "confidence": WEAK if found["maybe"] else 1.0}
+        ended = [*_numbers_in(found["ends"]), *_LETTER.findall(found["ends"])][:MOST_ENDED]
+        fields |= {"ends": ended, "confidence": WEAK if found["maybe"] else 1.0}
     return fields
 
 

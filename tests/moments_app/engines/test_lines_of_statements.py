@@ -35,6 +35,11 @@ BOTH, FACTS, SHARD = (
         (" Home 4, 7:Nora: in Bergen ", {"kind": "home", "turns": [4, 7], "text": "Nora: in Bergen"}),
         ("plan 2-4,9: A\nB", {"kind": "plan", "turns": [2, 3, 4, 9], "text": "A\nB"}),
         ("home 4 ends 3: X", {"kind": "home", "turns": [4], "text": "X", "ends": [3], "confidence": 1.0}),
+        ("work 4 as A: X", {"kind": "work", "turns": [4], "text": "X", "letter": "A"}),
+        (
+            "home 4 ends A, 3-4,B: X",
+            {"kind": "home", "turns": [4], "text": "X", "ends": [3, 4, "A", "B"], "confidence": 1.0},
+        ),
         ("home 4 maybe ends 3,5: X", {"kind": "home", "turns": [4], "text": "X", "ends": [3, 5], "confidence": WEAK}),
     ],
 )
@@ -43,7 +48,9 @@ def test_a_valid_line_is_parsed(line: str, fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["Nora moved.", "event: Nora moved.", "event 4", "event 4:", "event x: y", "", 7, None]
+    "line",
+    ["Nora moved.", "event: Nora moved.", "event 4", "event 4:", "event x: y", "", 7, None]
+    + ["home 4 as AB: X", "home 4 as a: X", "home 4 ends A-C: X", "home 4 ends 3A: X", "home 4 ends 1,: X"],
 )
 def test_other_values_are_left_to_validation(line: Any) -> None:
     assert parsed(line) == line

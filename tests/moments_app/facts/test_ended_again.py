@@ -1,6 +1,7 @@
 """Ended facts when retracted, undone, erased, exported, restored, or named by a model."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
 from sessions_app.people.import_user import import_user
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
+from tests.support.api import Api
 from tests.support.jobs import work_off
 from tests.support.lives import MOVES, say, told_a_life
 from tests.support.openai_server import OpenAIServer
+from tests.support.streams import form
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -94,6 +98,10 @@ def answers(*facts: str) -> behave.Behaviour:
     return behave.memories({"stream": "user", "statements": list(facts)})
 
 
+def said_on(day: str, text: str) -> NewMessage:
+    return NewMessage("user", text, created_at=datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=UTC))
+
+
 def item(text: str, ends: str = "") -> str:
     return f"event 0-99 {ends}".strip() + f": {text}"
 
@@ -139,6 +147,46 @@ def test_an_unknown_number_ends_nothing_and_an_uncertain_ending_is_a_question(
     assert MemoryAtom.objects.get(content="Ada has a boat.").state == "active"
     [question] = Contradiction.objects.waiting()
     assert question.later.content == "Ada may have sold the boat."
+
+
+def test_a_model_ends_statements_of_its_own_answer(ada: UserProfile, service: Api, model_server: OpenAIServer) -> None:
+    said = {"2025-01-10": "I have a boat at the pier.", "2025-03-03": "I sold the boat today.", "2025-04-04": "I swim."}
+    session = append(ada, "s1", [said_on(day, text) for day, text in said.items()]).session
+    model_server.queue(
+        answers(
+            "other 0 as A: User has a boat at the pier.",
+            "event 1 as B ends A: User sold the boat on 3 March 2025.",
+            "preference 2 as C: User swims.",
+        )
+    )
+    job = form(session)
+    boat = MemoryAtom.objects.get(content="User has a boat at the pier.")
+    assert boat.replaced_by is not None
+    assert (boat.state, boat.replaced_by.content) == ("ended", "User sold the boat on 3 March 2025.")
+    assert (job.result["ended"], job.result["dropped"]) == (1, {})
+    turn, *_ = service.post("memory/search", user_id="ada", query="boat pier", kinds=["turn"]).json()["results"]
+    assert turn["content"] == f"{said['2025-01-10']} (since 3 March 2025: User sold the boat on 3 March 2025.)"
+
+
+def test_a_model_ends_nothing_by_an_invalid_letter(ada: UserProfile, model_server: OpenAIServer) -> None:
+    said = ["I have a boat.", "I have a car.", "I sold the boat and the car."]
+    session = append(ada, "s1", [said_on(f"2025-01-1{n}", text) for n, text in enumerate(said)]).session
+    user = [
+        "event 0 as A: User has a boat.",
+        "event 1 as A: User has a car.",
+        "event 2 ends A: User sold the car.",  # two have this letter
+        "event 2 as B ends B: User sold the boat.",  # its own
+        "event 2 ends C: User sold a boat and a car.",
+        "event 2 ends D: User sold a car and a boat.",  # of another stream
+        "event 2 as E: User has no boat.",
+        "event 0 ends E: User has a good boat.",  # the later by the earlier
+    ]
+    other = {"stream": "session", "statements": ["event 0 as D: User has a boat and a car."]}
+    model_server.queue(behave.memories({"stream": "user", "statements": user}, other))
+    job = form(session)
+    assert (job.result["ended"], job.result["dropped"]) == (0, {"ends what is not listed": 4})
+    assert job.result["atoms"] == 9
+    assert not MemoryAtom.objects.filter(state="ended").exists()
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.lives import say
 from tests.support.retention import cover
+from tests.support.streams import fold
 from tests.support.tables import rows_read
 from tests.support.transcript import arrived_when_said
 
@@ -57,6 +58,39 @@ def test_searches_and_contexts_mark_a_superseded_turn(ada: UserProfile, service:
     assert MARK not in context(service, "s2", layers="hot_turns")
 
 
+def test_a_turn_that_a_later_turn_corrects_is_marked(ada: UserProfile, service: Api) -> None:
+    wrong = "My daughter is called Maya, and she plays the violin."
+    say(ada, "s1", "2025-01-10", wrong)
+    say(ada, "s2", "2025-03-11", "My daughter's name is Mia, not Maya.")
+    marked = f"{wrong} (corrected since: Mia, not Maya)"
+    assert found(service, "plays the violin")[0] == marked
+    assert marked in context(service, "new", query="Who plays the violin?")
+    assert marked in context(service, "s1", layers="hot_turns")
+    assert "corrected since" not in context(service, "s2", layers="hot_turns")
+    assert "corrected since" not in context(service, "s1", layers="hot_turns", as_of="2025-03-10T12:00:00Z")
+    say(ada, "s3", "2025-04-12", "My daughter's name is Mina, not Mia.")
+    assert found(service, "plays the violin")[0] == f"{wrong} (corrected since: Mina, not Maya)"
+    retract(Session.objects.get(session_id="s3"), [0], reason="test", requested_by="test")
+    assert found(service, "plays the violin")[0] == marked
+    retract(Session.objects.get(session_id="s2"), [0], reason="test", requested_by="test")
+    assert found(service, "plays the violin")[0] == wrong
+
+
+def test_a_corrected_value_that_changed_since_is_marked_with_the_change(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2025-01-10", BEFORE)
+    say(ada, "s2", "2025-02-11", "I live in Bergen, not Oslo.")
+    assert found(service)[0] == f"{BEFORE} (corrected since: Bergen, not Oslo)"
+    say(ada, "s3", "2025-09-15", "I moved to Stavanger on 1 September 2025.")
+    assert found(service)[0] == f"{BEFORE} (since 1 September 2025: Stavanger)"
+
+
+def test_a_correction_by_a_client_marks_a_turn_once(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2025-01-10", BEFORE)
+    fact = MemoryAtom.objects.get(attribute="home")
+    service.patch(f"facts/{fact.atom_id}", user_id="ada", content="Ada lives in Bergen near the harbor.")
+    assert found(service)[0] == f"{BEFORE} (corrected since: Bergen, not Oslo)"
+
+
 def test_the_mark_names_the_latest_value(ada: UserProfile, service: Api) -> None:
     told(ada)
     say(ada, "s3", "2025-09-15", "I moved to Stavanger on 1 September 2025.")
@@ -95,6 +129,22 @@ def test_a_statement_that_is_true_again_has_no_mark(ada: UserProfile, service: A
     say(ada, "s3", "2025-09-15", "I moved to Oslo on 1 September 2025.")
     assert found(service)[0] == BEFORE
     assert "I moved to Bergen on 3 March 2025. (since 1 September 2025: Oslo)" in found(service, "moved in March")
+
+
+def test_a_statement_said_again_has_no_mark_after_a_consolidation(ada: UserProfile, service: Api) -> None:
+    said = "I love climbing in the mountains near Voss."
+    say(ada, "s1", "2025-01-10", said)
+    fact = MemoryAtom.objects.get(content__contains="climbing", stream__stream_type="user")
+    assert fact.attribute == ""
+    service.patch(f"facts/{fact.atom_id}", user_id="ada", state="ended", valid_until="2025-02-01T00:00:00Z")
+    assert "no longer true since 1 February 2025" in found(service, "climbing near Voss")[0]
+    say(ada, "s2", "2025-03-11", said)
+    assert "no longer true" not in " ".join(found(service, "climbing near Voss"))
+    fold(fact.stream)
+    assert MemoryAtom.objects.get(content=fact.content, formed_at__gt=fact.formed_at).state == "absorbed"
+    assert "no longer true" not in " ".join(found(service, "climbing near Voss"))
+    assert said in context(service, "s1", layers="hot_turns")
+    assert "no longer true" not in context(service, "s1", layers="hot_turns")
 
 
 def test_a_statement_that_only_ends_another_is_no_value(ada: UserProfile, service: Api) -> None:

@@ -185,8 +185,9 @@ class TestAQuietSession:
         def answer(handler: behave.Handler, body: dict[str, Any]) -> None:
             found = re.search(r'"(\d+)": "Order a new felt\.', body["messages"][1]["content"])
             assert found
-            items = "task 0: Pay the rent of the shop.", f"event 1 ends {found[1]}: The kiln has glaze."
-            with_items(*items)(handler, body)
+            ended = f"event 1 ends {found[1]},A: The kiln has glaze."
+            new = "task 0: Pay the rent of the shop.", "problem 0 as A: The kiln has no glaze."
+            with_items(*new, ended)(handler, body)
 
         session = talk(ada, 20)
         model_server.queue(with_items("problem 0: The kiln is broken.", "task 1: Order a new felt."))
