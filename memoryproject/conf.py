@@ -616,14 +616,12 @@ class DailyLimitSettings(Group):
     key_model_calls: int = Field(
         0,
         ge=0,
-        description="Maximum number of model calls per day (UTC) for each key. When the maximum is reached, jobs wait "
-        "until the next day. `0`: no limit.",
+        description="Like `ENGINE__MAX_CALLS_PER_DAY`, but for each key.",
     )
     key_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="Maximum cost of model calls per day (UTC) for each key, in USD. When the maximum is reached, "
-        "jobs wait until the next day. `0`: no limit.",
+        description="Like `ENGINE__MAX_USD_PER_DAY`, but for each key.",
     )
     application_requests: int = Field(
         0,
@@ -633,12 +631,12 @@ class DailyLimitSettings(Group):
     application_model_calls: int = Field(
         0,
         ge=0,
-        description="Like `DAILY_LIMITS__KEY_MODEL_CALLS`, but for each application.",
+        description="Like `ENGINE__MAX_CALLS_PER_DAY`, but for each application.",
     )
     application_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="Like `DAILY_LIMITS__KEY_USD`, but for each application.",
+        description="Like `ENGINE__MAX_USD_PER_DAY`, but for each application.",
     )
 
 
