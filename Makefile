@@ -164,23 +164,24 @@ lock: .venv/installed-dev
 	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --extra embeddings --extra otel --extra sentry --extra onnx --extra s3 --extra dev --universal --generate-hashes --no-header -o requirements-dev.txt
 
 .venv/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed.")'
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed.")'
+	@echo "Installing the packages in the folder .venv …"
+	@$(PYTHON) -m venv .venv
 
 # Installs a single tool, in its locked version.
 .venv/bin/uv .venv/bin/ruff: .venv/bin/python
-	sed -n '/^$(@F)==/,/[^\\]$$/p' requirements-dev.txt > .venv/$(@F).txt
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/$(@F).txt
-	touch $@
+	@sed -n '/^$(@F)==/,/[^\\]$$/p' requirements-dev.txt > .venv/$(@F).txt
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/$(@F).txt
+	@touch $@
 
 # uv takes a sixth of pip's time, but ignores pip.conf. If uv can't reach its package index, pip installs the packages.
 INSTALL = .venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r $(1) \
 	|| .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
 
 .venv/installed: .venv/bin/uv requirements.txt
-	$(call INSTALL,requirements.txt)
-	touch $@
+	@$(call INSTALL,requirements.txt)
+	@touch $@
 
 .venv/installed-dev: .venv/bin/uv requirements-dev.txt
-	$(call INSTALL,requirements-dev.txt)
-	touch .venv/installed $@
+	@$(call INSTALL,requirements-dev.txt)
+	@touch .venv/installed $@

@@ -1,9 +1,9 @@
 """Have two conversations with a model that remembers the first one, using OpenAI's client.
 
-    MEMORY_URL=http://localhost:8000/v1 MEMORY_KEY=mem_… python examples/chat_openai.py
+    MEMORY_KEY=mem_… python examples/chat_openai.py
 
-On the site, set `CHAT__UPSTREAM_BASE_URL` and `CHAT__UPSTREAM_API_KEY` to those of your model provider. The environment
-variable `MODEL` is the model's name (default: gpt-4.1-mini).
+Requires `pip install openai`. MEMORY_URL defaults to http://localhost:8000, and MODEL to gpt-4.1-mini. On the site, set
+`CHAT__UPSTREAM_BASE_URL` and `CHAT__UPSTREAM_API_KEY` to those of your model provider.
 """
 
 import os
@@ -13,9 +13,11 @@ from uuid import uuid4
 import openai
 from openai.types.chat import ChatCompletionMessageParam
 
+URL = os.environ.get("MEMORY_URL", "http://localhost:8000")
+
 
 def main() -> None:
-    memory = openai.OpenAI(base_url=os.environ["MEMORY_URL"], api_key=os.environ["MEMORY_KEY"])
+    memory = openai.OpenAI(base_url=f"{URL}/v1", api_key=os.environ["MEMORY_KEY"])
     person = f"example-{uuid4().hex[:8]}"
     said: list[ChatCompletionMessageParam] = [{"role": "user", "content": "I am Nora, and I restore kilns in Turin."}]
     answer(memory, person, "monday", said)

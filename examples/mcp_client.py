@@ -1,7 +1,7 @@
 """Read and search a person's memory over MCP: `python examples/mcp_client.py "Where did I leave the keys?"`.
 
 Requires `pip install mcp`, and a user's API key in the environment variable MEMORY_KEY. MEMORY_URL defaults to
-http://localhost:8000/mcp.
+http://localhost:8000.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-URL = os.environ.get("MEMORY_URL", "http://localhost:8000/mcp")
+URL = os.environ.get("MEMORY_URL", "http://localhost:8000")
 
 
 async def main(question: str) -> None:
     headers = {"Authorization": f"Bearer {os.environ['MEMORY_KEY']}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
-        Client(streamable_http_client(URL, http_client=http)) as client,
+        Client(streamable_http_client(f"{URL}/mcp", http_client=http)) as client,
     ):
         [newest] = (await client.read_resource("rem://moments")).contents
         print("The newest moments:", newest.text)  # type: ignore[union-attr]  # the platform serves text

@@ -38,6 +38,7 @@ from memoryproject.embeddings.recipe import Recipe, preset
 BASE_DIR = Path(__file__).resolve().parent.parent
 # The default folder of settings and data: the repository, or the working directory of an installed package.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
+SPACE = "a URL can't contain a space; in .env, write comments on separate lines"  # `.env` keeps comments after a value
 LANES = 5  # kinds of jobs (moments_app/jobs/process.py)
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 # Settings of earlier releases, each with what to do instead. They cause a warning, and are otherwise ignored.
@@ -615,14 +616,12 @@ class DailyLimitSettings(Group):
     key_model_calls: int = Field(
         0,
         ge=0,
-        description="Maximum number of model calls per day (UTC) for each key. When the maximum is reached, jobs wait "
-        "until the next day. `0`: no limit.",
+        description="Like `ENGINE__MAX_CALLS_PER_DAY`, but for each key.",
     )
     key_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="Maximum cost of model calls per day (UTC) for each key, in USD. When the maximum is reached, "
-        "jobs wait until the next day. `0`: no limit.",
+        description="Like `ENGINE__MAX_USD_PER_DAY`, but for each key.",
     )
     application_requests: int = Field(
         0,
@@ -632,12 +631,12 @@ class DailyLimitSettings(Group):
     application_model_calls: int = Field(
         0,
         ge=0,
-        description="Like `DAILY_LIMITS__KEY_MODEL_CALLS`, but for each application.",
+        description="Like `ENGINE__MAX_CALLS_PER_DAY`, but for each application.",
     )
     application_usd: Decimal = Field(
         Decimal(0),
         ge=0,
-        description="Like `DAILY_LIMITS__KEY_USD`, but for each application.",
+        description="Like `ENGINE__MAX_USD_PER_DAY`, but for each application.",
     )
 
 
@@ -919,6 +918,7 @@ def load(environment: Mapping[str, str]) -> Settings:
     model = with_extras(*_installed(environment))
     known = {name: path for name, path, _ in variables(model)}
     problems = [f"{name}: {reason}" for name, reason in _unknown(environment, known).items()]
+    problems += [f"{name}: {SPACE}" for name in known if name.endswith("_URL") and " " in environment.get(name, "")]
     values: dict[str, Any] = {}
     for name, path in known.items():
         if name in environment:

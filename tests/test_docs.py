@@ -32,6 +32,12 @@ def test_relative_links_are_valid(document: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_settings_have_no_comment_behind_their_value(document: Path) -> None:
+    """In `.env`, such a comment would become a part of the value."""
+    assert re.findall(r"^ *[A-Z][A-Z0-9_]*=.* #.*", document.read_text(), re.M) == []
+
+
 def test_the_site_has_every_page_and_renders_nested_lists() -> None:
     navigation = (ROOT / "docs/site/mkdocs.yml").read_text()
     assert all(f"docs/{page.name}" in navigation for page in (ROOT / "docs").glob("*.md"))

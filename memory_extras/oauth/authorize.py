@@ -99,7 +99,9 @@ class GrantForm(forms.Form):
             given["application_pk"] = application.pk if application else DEFAULT
             known = UserProfile.objects.filter(user_id=given["user_id"], application=given["application_pk"])
             if not (given["begins"] or known.exists()):
-                self.add_error("user_id", "user_id: there is no user with this id. To create the user, tick the box.")
+                self.add_error(
+                    "user_id", "user_id: there is no user with this id. To create the user, select the checkbox below."
+                )
         return given
 
 

@@ -179,7 +179,7 @@ class Circuit(models.Model):
         default=list,
         db_default=[],
         blank=True,
-        help_text="Primary keys of the people whose calls have failed since the engine last answered.",
+        help_text="Primary keys of people whose calls failed after the engine's last successful call.",
     )
     isolated = ArrayField(
         models.BigIntegerField(),

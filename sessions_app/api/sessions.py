@@ -28,8 +28,8 @@ class SessionInput(PersonQuery):
     compact_on_request = BooleanField(
         default=None,
         allow_null=True,
-        help_text="Whether the platform compacts the session when a client loads the messages or requests a"
-        " context. If null, the setting SESSION_COMPACTION__ON_REQUEST decides.",
+        help_text="Whether to compact the session when a client loads its messages or requests a context. If null, "
+        "the setting SESSION_COMPACTION__ON_REQUEST applies.",
     )
 
 
@@ -47,15 +47,15 @@ class SessionPatch(PersonQuery):
     title = TextField(allow_blank=True, max_length=255, required=False)
     legal_hold = BooleanField(
         required=False,
-        help_text="Whether the session is on legal hold. On legal hold, the session and its turns can't be archived "
-        "or deleted. Only keys with the scope `admin` can change this field.",
+        help_text="Whether the session is under legal hold, which prevents archiving and deletion. Only keys with the "
+        "scope `admin` can change this field.",
     )
     metadata = JsonObjectField(required=False)
     compact_on_request = BooleanField(
         required=False,
         allow_null=True,
-        help_text="Whether the platform compacts the session when a client loads the messages or requests a"
-        " context. If null, the setting SESSION_COMPACTION__ON_REQUEST decides.",
+        help_text="Whether to compact the session when a client loads its messages or requests a context. If null, "
+        "the setting SESSION_COMPACTION__ON_REQUEST applies.",
     )
 
 
@@ -105,7 +105,7 @@ def session_or_404(person: UserProfile | None, session_id: str) -> Session:
     retrieve=extend_schema(description="Return a session with its counters."),
     destroy=extend_schema(
         description="Delete a session with its transcript and archives. Moments built from the session stay. Returns "
-        "409 if the session is on legal hold."
+        "409 if the session is under legal hold."
     ),
 )
 class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Session]):

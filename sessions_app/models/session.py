@@ -179,14 +179,13 @@ class Session(models.Model):
     last_formation_sequence = models.BigIntegerField(
         null=True,
         blank=True,
-        help_text="Sequence number of the last turn that was searched for facts and observations.",
+        help_text="Sequence number of the last turn that fact extraction has processed.",
     )
     formed_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Number of turns that were already searched for facts and observations."
+        default=0, help_text="Number of turns that fact extraction has processed."
     )
     formed_weighted_tokens = models.FloatField(
-        default=0,
-        help_text="Number of weighted tokens in turns that were already searched for facts and observations.",
+        default=0, help_text="Number of weighted tokens in turns that fact extraction has processed."
     )
     counted_message_count = models.PositiveBigIntegerField(
         default=0, help_text="Number of turns in the session when the person's vocabulary was last counted."
@@ -216,19 +215,17 @@ class Session(models.Model):
     restored_at = models.DateTimeField(null=True, blank=True, help_text="When archived turns were last restored.")
     legal_hold = models.BooleanField(
         default=False,
-        help_text="Whether the session is on legal hold. On legal hold, the session and its turns can't be "
-        "archived or deleted.",
+        help_text="Whether the session is under legal hold, which prevents archiving and deletion.",
     )
     compact_on_request = models.BooleanField(
         null=True,
         blank=True,
-        help_text="Whether the platform compacts the session when a client loads the messages or requests a"
-        " context. If blank, the setting SESSION_COMPACTION__ON_REQUEST decides.",
+        help_text="Whether to compact the session when a client loads its messages or requests a context. If blank, "
+        "the setting SESSION_COMPACTION__ON_REQUEST applies.",
     )
     retraction_count = models.PositiveIntegerField(
         default=0,
-        help_text="Number of retractions in the session, plus the number of times that a retraction was undone. If "
-        "this number changes while a job runs, the job runs again.",
+        help_text="Number of retractions and of their undos. A job starts again if this number changes while it runs.",
     )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -124,7 +124,7 @@ def test_a_turn_can_be_retracted_and_the_retraction_undone(tab: Page, keys: Keyb
     keys.skip()
     keys.press_on("s1 of ada, turn 30")
     expect(tab.locator("#turn-30")).to_contain_text("came from Lyon")
-    keys.press_on("Tick turn 30", "Space")
+    keys.press_on("Select turn 30", "Space")
     tab.keyboard.press("Enter")
     expect(tab.get_by_role("heading", name="Retract turns")).to_be_visible()
     keys.skip()

@@ -134,9 +134,9 @@ class TestJourneys:
     def test_an_operator_can_retract_a_turn_after_a_preview_and_undo_it(self, tab: Page, built: Session) -> None:
         moment = Moment.objects.get(first_sequence__lte=30, last_sequence__gte=30)
         tab.goto(f"{change_url(built)}?at=30#turn-30")
-        expect(tab.get_by_role("button", name="Retract ticked turns…")).to_be_hidden()
-        tab.get_by_label("Tick turn 30").check()
-        tab.get_by_role("button", name="Retract ticked turns…").click()
+        expect(tab.get_by_role("button", name="Retract selected turns…")).to_be_hidden()
+        tab.get_by_label("Select turn 30").check()
+        tab.get_by_role("button", name="Retract selected turns…").click()
         expect(tab.get_by_role("region", name="1 turn and everything derived from it")).to_contain_text(moment.name)
         tab.get_by_label("Reason").fill("planted")
         tab.get_by_role("button", name="Retract 1 turn").click()

@@ -50,6 +50,12 @@ def test_the_first_code_in_the_docs_runs(site: str, key: str) -> None:
     assert "I restore kilns in Turin." in printed(waiting, site, key)
 
 
+def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMORY_KEY", raising=False)
+    with pytest.raises(ValueError, match="MEMORY_KEY"):
+        Memory("ada")
+
+
 def test_the_code_about_prompts_runs(site: str, key: str) -> None:
     [changing] = python_in("api.md")
     assert printed(changing, site, key).split() == ["1"]

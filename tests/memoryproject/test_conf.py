@@ -31,6 +31,7 @@ WRONG = [
     ("API_RATE", "many"),
     ("DEBUG", "perhaps"),
     ("LOG_LEVEL", "LOUD"),
+    ("CHAT__UPSTREAM_BASE_URL", "https://api.openai.com/v1  # a comment, as in other formats of .env"),
 ]
 
 

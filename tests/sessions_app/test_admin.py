@@ -62,12 +62,12 @@ def test_an_expiry_in_the_past_is_rejected(root: Client) -> None:
 def test_revoked_keys_stop_working_at_once(root: Client, ada: UserProfile) -> None:
     (first, first_text), (second, second_text) = ApiKey.objects.issue("first"), ApiKey.objects.issue("second")
     assert Api(first_text).get("users/ada").status_code == 200
-    ticked = {"action": "revoke", "_selected_action": [first.pk]}
-    asked = root.post(KEYS, ticked).content.decode()
+    selected = {"action": "revoke", "_selected_action": [first.pk]}
+    asked = root.post(KEYS, selected).content.decode()
     assert "<li>first" in asked and "<li>second" not in asked
     assert Api(first_text).get("users/ada").status_code == 200
     assert all(f'name="{name}"' in asked for name in ("action", "_selected_action", "sure"))
-    shown = root.post(KEYS, ticked | {"sure": "1"}, follow=True).content.decode()
+    shown = root.post(KEYS, selected | {"sure": "1"}, follow=True).content.decode()
     assert "is revoked." in shown
     shown = root.post(key_url(second, "revoke"), follow=True).content.decode()
     assert "The key was revoked at" in shown and key_url(second, "revoke") not in shown

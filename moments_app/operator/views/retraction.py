@@ -68,8 +68,8 @@ def _form_of(request: HttpRequest) -> TurnsForm:
         return _with_reason(ReasonForm(request.POST), request)
     if "sequences" in request.GET:
         return TurnsForm(request.GET)
-    ticked = sorted({turn for turn in map(number_in, request.GET.getlist("turn")) if turn is not None})
-    return TurnsForm({"sequences": ",".join(map(str, ticked))}) if ticked else TurnsForm()
+    selected = sorted({turn for turn in map(number_in, request.GET.getlist("turn")) if turn is not None})
+    return TurnsForm({"sequences": ",".join(map(str, selected))}) if selected else TurnsForm()
 
 
 def _with_reason(form: _Form, request: HttpRequest) -> _Form:
@@ -79,7 +79,7 @@ def _with_reason(form: _Form, request: HttpRequest) -> _Form:
 
 
 def _left(request: HttpRequest) -> set[str]:
-    """Return the addresses of the answers that the operator has unticked."""
+    """Return the addresses of the answers whose checkboxes the operator has cleared."""
     return {*request.POST.getlist("shown_answer")} - {*request.POST.getlist("answer")}
 
 

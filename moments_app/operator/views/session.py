@@ -87,7 +87,7 @@ class Transcript(FirstTab[Session], SessionTab):
     def context(self) -> dict[str, Any]:
         shown = super().context() | self.turns()
         is_kept = self.row.kept_from_sequence <= self.row.last_sequence  # turns that are not archived can be retracted
-        return shown | {"may_tick": shown["may_retract"] and bool(shown["entries"]) and is_kept}
+        return shown | {"may_select": shown["may_retract"] and bool(shown["entries"]) and is_kept}
 
     def turns(self) -> dict[str, Any]:
         """Read a page of turns: the newest, or those before, after or around the place in the URL."""

@@ -272,10 +272,10 @@ class Trace(SessionPage):
             said = ask_again(self.then, _lines_named(names), model=model)
         except (EngineError, InvalidAnswer) as error:
             return self.page(
-                refused=str(error) or "The model's answer can't be read. Try again.", ticked=names, model=model
+                refused=str(error) or "The model's answer can't be read. Try again.", selected=names, model=model
             )
         before = self.round.answer.content if self.round.answer else ""
-        return self.page(said=said, parts=word_diff(before, said), ticked=names, model=model)
+        return self.page(said=said, parts=word_diff(before, said), selected=names, model=model)
 
     def context(self) -> dict[str, Any]:
         receipt, then = self.receipt, self.then

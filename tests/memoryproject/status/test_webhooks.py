@@ -202,8 +202,8 @@ def test_an_undelivered_event_fails_in_the_end_and_can_be_resent(webhook: Webhoo
     [delivery] = WebhookDelivery.objects.all()
     assert (delivery.state, delivery.error) == ("failed", "answered with status 500")
     root = operator()
-    listed, ticked = list_url(WebhookDelivery), {"action": "resend", "_selected_action": [delivery.pk]}
-    assert "Resend these deliveries" in root.post(listed, ticked).content.decode()
+    listed, selected = list_url(WebhookDelivery), {"action": "resend", "_selected_action": [delivery.pk]}
+    assert "Resend these deliveries" in root.post(listed, selected).content.decode()
     assert not WebhookDelivery.objects.exclude(sent_at=None).exists() and len(receiver.bodies) == 1
     root.post(reverse("admin:moments_app_webhookdelivery_resend", args=[delivery.pk]))
     send_all()

@@ -49,8 +49,21 @@ def test_a_valid_line_is_parsed(line: str, fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["Nora moved.", "event: Nora moved.", "event 4", "event 4:", "event x: y", "", 7, None]
-    + ["home 4 as AB: X", "home 4 as a: X", "home 4 ends A-C: X", "home 4 ends 3A: X", "home 4 ends 1,: X"],
+    [
+        "Nora moved.",
+        "event: Nora moved.",
+        "event 4",
+        "event 4:",
+        "event x: y",
+        "",
+        7,
+        None,
+        "home 4 as AB: X",
+        "home 4 as a: X",
+        "home 4 ends A-C: X",
+        "home 4 ends 3A: X",
+        "home 4 ends 1,: X",
+    ],
 )
 def test_other_values_are_left_to_validation(line: Any) -> None:
     assert parsed(line) == line

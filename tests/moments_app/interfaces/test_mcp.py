@@ -490,7 +490,7 @@ def test_the_example_runs(base_url: str, ada: UserProfile) -> None:
     done = subprocess.run(
         [sys.executable, "examples/mcp_client.py", f"Where is the {MARK}?"],
         cwd=BASE_DIR,
-        env=environment(MEMORY_URL=f"{base_url}/mcp", MEMORY_KEY=key_of(ada)),
+        env=environment(MEMORY_URL=base_url, MEMORY_KEY=key_of(ada)),
         capture_output=True,
         text=True,
     )

@@ -85,10 +85,10 @@ def test_trying_now_makes_the_next_probe_due(root: Client, circuit: Circuit) -> 
 
 def test_both_actions_are_in_the_list(root: Client, circuit: Circuit) -> None:
     root.post(list_url(Circuit), {"action": "try_now", "_selected_action": [circuit.pk]})
-    ticked = {"action": "close", "_selected_action": [circuit.pk]}
-    assert "Close these circuits" in root.post(list_url(Circuit), ticked).content.decode()
+    selected = {"action": "close", "_selected_action": [circuit.pk]}
+    assert "Close these circuits" in root.post(list_url(Circuit), selected).content.decode()
     assert not Event.objects.filter(type="circuit_closed").exists()
-    root.post(list_url(Circuit), ticked | {"sure": "1"})
+    root.post(list_url(Circuit), selected | {"sure": "1"})
     assert set(Event.objects.values_list("type", flat=True)) >= {"circuit_tried", "circuit_closed"}
 
 

@@ -47,7 +47,7 @@ class TestList:
         completed = build(talk(bo, 60))
         data = {"action": "retry", "_selected_action": [failed.pk, completed.pk]}
         asked = root.post(list_url(Job), data).content.decode()
-        assert "2 ticked" in asked and "Retry these jobs" in asked
+        assert "2 selected" in asked and "Retry these jobs" in asked
         failed.refresh_from_db()
         assert failed.status == Job.Status.FAILED
         data["sure"] = "1"

@@ -131,10 +131,10 @@ def test_an_item_kept_private_no_longer_waits(root: Client, learned: MemoryAtom)
 def test_several_releases_are_revoked_from_the_list(root: Client, learned: MemoryAtom) -> None:
     release(learned, "Numbers need units.", actor="operator:eve")
     chosen = list(Release.objects.values_list("pk", flat=True))
-    ticked = {"action": "revoke_selected", "_selected_action": chosen}
-    assert "To share them again" in root.post(list_url(Release), ticked).content.decode()
+    selected = {"action": "revoke_selected", "_selected_action": chosen}
+    assert "To share them again" in root.post(list_url(Release), selected).content.decode()
     assert Release.objects.standing().exists()
-    root.post(list_url(Release), ticked | {"sure": "1"})
+    root.post(list_url(Release), selected | {"sure": "1"})
     assert not Release.objects.standing().exists()
 
 

@@ -63,11 +63,11 @@ def test_several_retractions_are_undone_from_the_list(session: Session) -> None:
         retract(session, [sequence], reason="x", requested_by="test")
     listed = reverse("admin:moments_app_retraction_changelist")
     chosen = list(Retraction.objects.values_list("pk", flat=True))
-    ticked = {"action": "undo_selected", "_selected_action": chosen}
+    selected = {"action": "undo_selected", "_selected_action": chosen}
     root = operator()
-    assert "Memory uses the turns again" in root.post(listed, ticked).content.decode()
+    assert "Memory uses the turns again" in root.post(listed, selected).content.decode()
     assert retracted() == [3, 5]
-    root.post(listed, ticked | {"sure": "1"})
+    root.post(listed, selected | {"sure": "1"})
     assert retracted() == []
 
 

@@ -24,9 +24,9 @@ def retract(root: Client, sequences: str = "0", *, leave: bool = False) -> str:
     """Retract turns as an operator does, and return the page that follows."""
     session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])
-    ticked = re.findall(r'name="answer" value="([^"]+)"', root.get(url, {"sequences": sequences}).content.decode())
-    form_data = {"sequences": sequences, "reason": "planted", "shown_answer": ticked}
-    form_data["answer"] = [] if leave else ticked
+    selected = re.findall(r'name="answer" value="([^"]+)"', root.get(url, {"sequences": sequences}).content.decode())
+    form_data = {"sequences": sequences, "reason": "planted", "shown_answer": selected}
+    form_data["answer"] = [] if leave else selected
     return root.post(url, form_data, follow=True).content.decode()
 
 

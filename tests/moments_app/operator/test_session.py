@@ -130,16 +130,16 @@ class TestSession:
         earlier = page(root, url(session, "turns"), before=32)
         assert "Turn 0 🏺" in earlier and "Turn 32 🏺" not in earlier and "Earlier turns" not in earlier
         assert earlier.count('<span class="rem-chip">archived</span>') == 32
-        assert "Tick turn" not in earlier and "save as probe" not in earlier  # only a restored turn can be retracted
+        assert "Select turn" not in earlier and "save as probe" not in earlier  # only a restored turn can be retracted
         assert 'rem-marked" id="turn-7"' in page(root, change_url(session), at=7)
         assert "Turn 3 🏺" in page(root, change_url(Moment.objects.get()))
         found = page(root, list_url(Session), q="second line")
         assert f"{change_url(session)}?at=0#turn-0" in found and "archived; the transcript shows" in found
         assert queries_of(root, f"{change_url(session)}?at=60") <= MAX_QUERIES
-        assert "Retract ticked turns" in shown
+        assert "Retract selected turns" in shown
         Message.objects.filter(session=session, sequence__gte=130).delete()
         Session.objects.update(last_sequence=129)
-        assert "Retract ticked turns" not in page(root, change_url(session))
+        assert "Retract selected turns" not in page(root, change_url(session))
         for name, told in (
             ("rebuild", "so there is nothing to rebuild. Turns before 130"),
             ("retract", "restores archived"),
@@ -151,7 +151,7 @@ class TestSession:
         restore_archive(session, month=first.month, actor="test")
         shown = page(root, change_url(session), at=60)
         assert "Turn 64 🏺" in shown and "Turn 65 🏺" in shown
-        assert "Tick turn 64" in shown and "Tick turn 65" not in shown
+        assert "Select turn 64" in shown and "Select turn 65" not in shown
         for archive in session.archives.all():
             (archive_folder / archive.name).unlink()
         assert "text can&#x27;t be read right now" in page(root, change_url(session))

@@ -245,11 +245,11 @@ class TestByHand:
         fold(own)
         page = root.get(reverse("admin:moments_app_memorystream_change", args=[own.pk])).content.decode()
         assert "planted" in page and "<script>alert('planted')" not in page
-        ticked = {"action": "undo", "_selected_action": [own.pk]}
-        assert "Undo these consolidations" in root.post(listed, ticked).content.decode()
+        selected = {"action": "undo", "_selected_action": [own.pk]}
+        assert "Undo these consolidations" in root.post(listed, selected).content.decode()
         own.refresh_from_db()
         assert own.consolidated_content
-        root.post(listed, ticked | {"sure": "1"})
+        root.post(listed, selected | {"sure": "1"})
         own.refresh_from_db()
         assert own.consolidated_content == ""
 

@@ -233,7 +233,7 @@ def test_the_context_of_a_new_session_is_recorded_with_its_first_answer(service:
 
 
 class TestAskingAgain:
-    """Call the upstream again, without the ticked lines."""
+    """Call the upstream again, without the selected lines."""
 
     @pytest.fixture
     def upstream(self, settings: Settings) -> Iterator[OpenAIServer]:

@@ -315,7 +315,7 @@ def test_a_row_that_rests_on_two_sessions_counts_once(service: Api, ada: UserPro
 
 
 class TestAdmin:
-    """The page lists the answers with ticks."""
+    """The page lists the answers with checkboxes."""
 
     def url(self) -> str:
         session = UserProfile.objects.get(user_id="ada").sessions.get(session_id="planted")

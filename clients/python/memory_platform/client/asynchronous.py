@@ -32,6 +32,7 @@ class AsyncClient:
 
     Raises:
         CannotStart: `embedded` requires the server, which is not installed.
+        ValueError: There is no key.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class AsyncClient:
             self._site = Site(Path(folder))
         else:
             self._url = url or os.environ.get("MEMORY_URL") or "http://localhost:8000"
-            self._key = key or os.environ["MEMORY_KEY"]
+            self._key = key or os.environ.get("MEMORY_KEY", "")
+            if not self._key:
+                raise ValueError("There is no API key. Pass `key`, or set the environment variable MEMORY_KEY.")
         self._attempts = attempts
         # A proxy in the environment can't reach this machine's own server.
         self._http = http or httpx2.AsyncClient(timeout=timeout, trust_env=not embedded)

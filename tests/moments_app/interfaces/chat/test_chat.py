@@ -218,7 +218,7 @@ def test_the_example_runs(site: str, key: str, upstream: OpenAIServer) -> None:
     done = subprocess.run(
         [sys.executable, "examples/chat_openai.py"],
         cwd=BASE_DIR,
-        env=os.environ | {"MEMORY_URL": f"{site}/v1", "MEMORY_KEY": key},
+        env=os.environ | {"MEMORY_URL": site, "MEMORY_KEY": key},
         capture_output=True,
         text=True,
         timeout=60,

@@ -39,6 +39,7 @@ class Reader:
         self._site, self._typed, self._monkeypatch = site, typed, monkeypatch
         self._key = self._bot = ""
         self.responses: list[Any] = []
+        self.printed = ""
 
     def follow(self, language: str, text: str) -> None:
         if language == "python":
@@ -62,8 +63,19 @@ class Reader:
             work_off()
         elif command[1] == "manage.py":
             self._typed[:] = command[-1:]  # `erase_user` asks for the user_id again
-            output = call_command(*command[2:], stdout=StringIO())
-            self._key = self._key or output.splitlines()[-1]
+            call_command(*command[2:], stdout=(stdout := StringIO()))
+            self.printed = stdout.getvalue()
+            self._key = self._key or self.printed.splitlines()[-1]
+
+
+def _without_date(context: str) -> list[str]:
+    return [line for line in context.splitlines() if not re.fullmatch(r"\d+ \w+ \d{4}:", line)]
+
+
+def _numbers_masked(output: str) -> set[str]:
+    """Return the lines of the output of `erase_user`, but not the dialog and lines that are left out."""
+    lines = [line for line in output.splitlines() if not line.startswith(("Type", "…"))]
+    return {re.sub(r"\d+|[0-9a-f]{8}-.*", "N", line) for line in lines}
 
 
 @pytest.mark.slow
@@ -79,11 +91,10 @@ def test_the_bot_of_the_tutorial_remembers_and_forgets(
     assert "The blue kiln arrives on 14 March." in context["context"]
     assert accepted["status"] == "accepted"
     assert ["kiln" in moment["summary"] for moment in moments["moments"]] == [True]
-    shown = [line for language, text in blocks_in("tutorial.md") if language == "" for line in text.splitlines()]
-    assert (
-        context["context"].splitlines()[-3:] == shown[4:7]
-        and "- user: I am Nora, and I restore kilns in Turin." in shown
-    )
+    shown_context, shown_erasure = (text for language, text in blocks_in("tutorial.md") if not language)
+    by_meaning = "- assistant: On 14 March.\n"  # the test has no embeddings server
+    assert _without_date(context["context"]) == _without_date(shown_context.replace(by_meaning, ""))
+    assert _numbers_masked(shown_erasure) <= _numbers_masked(reader.printed)
     told = "".join(text for language, text in blocks_in("tutorial.md") if language == "json")
     assert json.dumps(moments["moments"][0]["summary"]) in told
 
