@@ -23,7 +23,6 @@ _NAMED = re.compile(
     r"|^[A-Z][a-z]{2,} (?!a|the)"
 )
 _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
-WORK = "work"
 INSTRUCTION, OTHER = "instruction", "other"  # how to answer; in other languages, anything lasting
 START = 48  # characters at the start that are searched for the first person
 
@@ -33,7 +32,6 @@ _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 _PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in lines_of("own_kinds")}
 # The extra weight of lasting information compared to events, by how long it stays true and useful.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
-_WORKING = re.compile(r"\b(?:work|worked|working|studied|study|studying|job) (?:as|at|for|in|on)\b", re.IGNORECASE)
 _FROM_NOW = r"next time|from now on|in future|in the future"
 _ORDER = re.compile(
     rf"^(?:(?:please|{_FROM_NOW}|and|so|ok|okay),? )*(?:always|never|don't|do not|stop|avoid|make sure|remember to"
@@ -122,16 +120,14 @@ def is_advice(text: str) -> bool:
 
 
 def kinds_of(text: str, language: str) -> tuple[str, ...]:
-    """Return the kinds of lasting information about its speaker in a sentence, usually most durable first."""
+    """Return the kinds of lasting information about its speaker in a sentence, most durable first."""
     if language != ENGLISH:
         return (OTHER,) if is_of_speaker(text, language) and _has_lasting_word(text, language) else ()
     if is_instruction(text):
         return (INSTRUCTION,)
     if not is_of_speaker(text, language) and not _CALLED.search(text):
         return ()
-    found = [kind for (kind, _), pattern in _PATTERNS.items() if pattern.search(text)]
-    # A nurse in a hospital talks about work, not health.
-    return tuple(sorted(found, key=lambda kind: kind != WORK) if _WORKING.search(text) else found)
+    return tuple(kind for (kind, _), pattern in _PATTERNS.items() if pattern.search(text))
 
 
 def _has_lasting_word(text: str, language: str) -> bool:

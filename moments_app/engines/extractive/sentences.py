@@ -96,7 +96,7 @@ class Sentence:
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of lasting information about the speaker, usually most durable first."""
+        """The kinds of lasting information about the speaker, most durable first."""
         return kinds_of(self.core, self.language)
 
     @property
