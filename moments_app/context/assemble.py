@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from django.utils import timezone
 
-from moments_app.context import receipts, served, then
+from moments_app.context import receipts, served
 from moments_app.context.caches import KEPT_LAYERS
 from moments_app.context.input import ContextInput, read_input
 from moments_app.context.item import Item
 from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
-from moments_app.context.layers import ALWAYS, LAYERS, ORDER
+from moments_app.context.layers import ALWAYS, LAYERS
 from moments_app.context.plan import BudgetTooSmall, FilledBudget, Trimmed, fill_budget
 from moments_app.context.priced import PricedItem
 from moments_app.context.receipts import Served
@@ -103,10 +103,9 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
         source = input_before_first_turn(user, session_id, request)
     if source is None:
         return None
-    names = [name for name in ORDER if name in {*request.layers, *ALWAYS}]
+    names = [name for name in LAYERS if name in {*request.layers, *ALWAYS}]
     if request.as_of:
-        names = [name for name in names if name in then.NAMES]
-        of_then = {name: then.layer_then(name, source, request.as_of) for name in names}
+        of_then = {name: ask(source, request.as_of) for name in names if (ask := LAYERS[name].items_then)}
         return _filled(source, request, of_then, cached=False)
     static, cached = _static_layers(source, request)
     layers = {name: static[name] if name in static else _dynamic_layer(name, source, request) for name in names}
@@ -127,8 +126,8 @@ def _filled(
 
 
 def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Sequence[Item]:
-    """Return a layer that is built for each context. In the stable plan, it does not depend on the query."""
-    if request.plan == "stable" and name == "entities":
+    """Return a layer that is built for each context. In the stable plan, standing text doesn't depend on the query."""
+    if request.plan == "stable" and LAYERS[name].ceiling:
         source = replace(source, query="")
     return LAYERS[name].items(source)
 
@@ -140,7 +139,7 @@ def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[Mappi
     if is_keepable and not request.refresh and (kept := KEPT_LAYERS.under(session, source.stamp)):
         return kept, True
     built: dict[str, Sequence[Item]] = {
-        name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.STATIC
+        name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.is_static
     }
     if is_keepable:
         KEPT_LAYERS.keep_under(session, source.stamp, built)

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from moments_app.context.item import Item
-from moments_app.context.layers import ALWAYS
+from moments_app.context.layers import ALWAYS, LAYERS, standing_layers
 from moments_app.context.priced import (
     DayHeadings,
     ItemGroup,
@@ -34,15 +34,6 @@ from moments_app.context.priced import (
 from moments_app.context.render import Format, day_of
 from sessions_app.refusals import Refusal
 
-# Maximum share of the budget for each layer of standing text. The layers take turns in this order.
-CEILINGS = {
-    "user": 0.15,
-    "moments": 0.10,
-    "summary": 0.15,
-    "collective": 0.10,
-    "entities": 0.10,
-    "conversation": 0.10,
-}
 # While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`: a
 # small budget is for the answer to the query.
 STANDING_SHARE, STANDING_FROM = 0.15, 750
@@ -144,13 +135,13 @@ def fill_budget(
         if applied > STANDING_FROM:
             pool = min(STANDING_SHARE * (applied - STANDING_FROM), room)
             budget.take_who(min(WHO_TOKENS, room))
-            budget.take_standing(int(pool) - budget.tokens_of("user"))
+            budget.take_standing(int(pool) - budget.tokens_of("user"), standing_layers())
         if budget.take_recalled():
-            budget.take_standing(budget.left)
+            budget.take_standing(budget.left, standing_layers())
             budget.take_older_turns()
     else:
         # The summary changes after each round and precedes the turns, so it is only added if the turns don't cover it.
-        budget.take_standing(budget.left, [name for name in CEILINGS if name != "summary"])
+        budget.take_standing(budget.left, [name for name in standing_layers() if name != "summary"])
         budget.take_older_turns()
         budget.take_standing(budget.left, ["summary"])
     return budget.filled()
@@ -217,7 +208,7 @@ class _Budget:
             if group.first.is_certain:
                 self._take_standing(group, self.left - end, cuts=False)
 
-    def take_standing(self, room: int, names: Iterable[str] = CEILINGS) -> None:
+    def take_standing(self, room: int, names: Iterable[str]) -> None:
         """Take short standing text, one item per layer in turn. The first item of a layer may be cut at a sentence.
 
         Args:
@@ -235,7 +226,7 @@ class _Budget:
         if self._is_said(group):
             self._passed_over.add((group.layer, group.place))
             return
-        ceiling = int(CEILINGS[group.layer] * self._applied) - self._wrapped_tokens(group.layer)
+        ceiling = int(LAYERS[group.layer].ceiling * self._applied) - self._wrapped_tokens(group.layer)
         most = min(room, ceiling)
         is_taken = group.tokens <= most and self._take(group, most)  # most groups are too long for a full layer
         if not is_taken and cuts and not self._taken[group.layer]:
@@ -335,7 +326,7 @@ class _Budget:
             for name, items in left_out.items()
             if items
         ]
-        standing = [one for name in CEILINGS for one in left_out.get(name, ())]
+        standing = [one for name in standing_layers() for one in left_out.get(name, ())]
         following = [*self._following, *standing][:NEXT]
         return FilledBudget(layers, costs, self._form.overhead_tokens(), trimmed, following)
 
@@ -362,7 +353,7 @@ def _place_in_time(group: ItemGroup) -> tuple[bool, datetime, tuple[int, int]]:
 
 
 def _reason(name: str) -> str:
-    return "over its share of the budget" if name in CEILINGS else "no room"
+    return "over its share of the budget" if LAYERS[name].ceiling else "no room"
 
 
 def _last_step(older: Sequence[ItemGroup]) -> int:

@@ -8,7 +8,7 @@ from itertools import dropwhile, takewhile
 from uuid import UUID
 
 from moments_app.context.kept import KeptContext, KeptLine
-from moments_app.context.layers import ORDER
+from moments_app.context.layers import LAYERS
 from moments_app.models import ContextReceipt, Moment
 from moments_app.models.engine_call import cost_of
 from moments_app.operator.addresses import Pages
@@ -168,7 +168,7 @@ def traced_markup(then: KeptContext | None, now: KeptContext | None) -> TracedTo
 
 def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Pages) -> list[TracedLayer]:
     """Compare the layers of a served and a current context. Either may be missing."""
-    return [layer for key in ORDER if (layer := _traced(key, then, now, pages)).lines]
+    return [layer for key in LAYERS if (layer := _traced(key, then, now, pages)).lines]
 
 
 def _traced(key: str, then: KeptContext | None, now: KeptContext | None, pages: Pages) -> TracedLayer:

@@ -1,21 +1,25 @@
 """`moments`: the checkpoint at the session's latest boundary and the latest moments; without a boundary, only hints."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.context.layers import Layer, add_layer
 from moments_app.models import Moment
-from moments_app.models.moment import LATEST_MOMENTS
+from moments_app.models.moment import LATEST_MOMENTS, MomentQuerySet
 from sessions_app.models import Message
-
-STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
     """Return the checkpoint and the latest moments, newest first; without a boundary, only where to look."""
-    latest = list(Moment.objects.for_user(source.user).defer("search_vector", "detail").newest_first()[:LATEST_MOMENTS])
+    latest = list(_latest(source)[:LATEST_MOMENTS])
     event = Message.objects.boundaries_of(source.session).first()
     return [_checkpoint(source, event), *map(moment_item, latest)] if event else _hints(source, latest)
+
+
+def _latest(source: ContextInput) -> MomentQuerySet:
+    return Moment.objects.for_user(source.user).defer("search_vector", "detail").newest_first()
 
 
 def _checkpoint(source: ContextInput, event: Message) -> Item:
@@ -45,3 +49,23 @@ def _hints(source: ContextInput, latest: Sequence[Moment]) -> list[Item]:
     keys = ", ".join(moment.uri for moment in latest)
     profile = source.user.uri
     return [Item(f"This person's profile can be read at {profile}, their latest moments at {keys}.", profile)]
+
+
+def items_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
+    """Return the moments that were the latest then."""
+    return [moment_item(moment) for moment in _latest(source).filter(ends_at__lte=as_of)[:LATEST_MOMENTS]]
+
+
+add_layer(
+    Layer(
+        "moments",
+        items,
+        place=30,
+        tag="Moments",
+        title="Moments",
+        ceiling=0.10,
+        turn=2,
+        is_static=True,
+        items_then=items_then,
+    )
+)

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.context.layers import Layer, add_layer
 from moments_app.models import Summary
-
-STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -22,3 +21,17 @@ def items(source: ContextInput) -> Sequence[Item]:
             time=summary.completed_at,
         )
     ]
+
+
+add_layer(
+    Layer(
+        "summary",
+        items,
+        place=40,
+        tag="CurrentConversation",
+        title="This conversation so far",
+        ceiling=0.15,
+        turn=3,
+        is_static=True,
+    )
+)

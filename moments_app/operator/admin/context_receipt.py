@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from unfold.paginator import InfinitePaginator
 
 from moments_app.context.kept import KeptLayer, KeptLine
-from moments_app.context.layers import ORDER
+from moments_app.context.layers import LAYERS
 from moments_app.models import ContextReceipt
 from moments_app.operator.addresses import Pages
 from moments_app.operator.admin.filters import UserFilter
@@ -48,7 +48,7 @@ def answer_to(receipt: ContextReceipt) -> int | None:
 
 def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:
     """Return the tokens of each layer, in the order of a context. The database column has no order."""
-    return {name: receipt.tokens[name] for name in ORDER if name in receipt.tokens}
+    return {name: receipt.tokens[name] for name in LAYERS if name in receipt.tokens}
 
 
 def total_of(receipt: ContextReceipt) -> str:

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import BudgetTooSmall, kept_context, preview
 from moments_app.context.kept import KeptContext
-from moments_app.context.layers import DEFAULT
+from moments_app.context.layers import default_layers
 from moments_app.context.request import ContextRequest
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import EngineError
@@ -128,7 +128,7 @@ class Trace(SessionPage):
             query=query,
             max_tokens=then.applied if then else None,
             format=then.format if then else "xml",
-            layers=[layer.name for layer in then.layers] if then else DEFAULT,
+            layers=[layer.name for layer in then.layers] if then else default_layers(),
             plan=plan,
             before=question.sequence,
             as_of=self.as_of.time,
