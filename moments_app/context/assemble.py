@@ -13,11 +13,11 @@ from functools import partial
 
 from django.utils import timezone
 
-from moments_app.context import receipts, then
+from moments_app.context import receipts
 from moments_app.context.caches import KEPT_LAYERS
 from moments_app.context.input import ContextInput, read_input
 from moments_app.context.item import Item
-from moments_app.context.layers import ALWAYS, LAYERS, ORDER
+from moments_app.context.layers import ALWAYS, LAYERS
 from moments_app.context.plan import FilledBudget, Trimmed, fill_budget
 from moments_app.context.priced import PricedItem
 from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
@@ -103,10 +103,9 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
         source = input_before_first_turn(user, session_id, request)
     if source is None:
         return None
-    names = [name for name in ORDER if name in {*request.layers, *ALWAYS}]
+    names = [name for name in LAYERS if name in {*request.layers, *ALWAYS}]
     if request.as_of:
-        names = [name for name in names if name in then.NAMES]
-        of_then = {name: then.layer_then(name, source, request.as_of) for name in names}
+        of_then = {name: ask(source, request.as_of) for name in names if (ask := LAYERS[name].items_then)}
         return _filled(source, request, of_then, cached=False)
     static, cached = _static_layers(source, request)
     layers = {name: static[name] if name in static else _dynamic_layer(name, source, request) for name in names}
@@ -127,8 +126,8 @@ def _filled(
 
 
 def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Iterable[Item]:
-    """Return a layer that is built for each context. In the stable plan, it does not depend on the query."""
-    if request.plan == "stable" and name == "entities":
+    """Return a layer that is built for each context. In the stable plan, standing text doesn't depend on the query."""
+    if request.plan == "stable" and LAYERS[name].ceiling:
         source = replace(source, query="")
     return LAYERS[name].items(source)
 

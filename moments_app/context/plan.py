@@ -20,20 +20,11 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from moments_app.context.item import Item
-from moments_app.context.layers import ALWAYS, ORDER
+from moments_app.context.layers import ALWAYS, LAYERS, standing_layers
 from moments_app.context.priced import DayHeadings, PricedItem, SaidAlready, priced, shortened
 from moments_app.context.render import Format
 from sessions_app.refusals import Refusal
 
-# Maximum share of the budget for each layer of standing text. The layers take turns in this order.
-CEILINGS = {
-    "user": 0.15,
-    "moments": 0.10,
-    "summary": 0.15,
-    "collective": 0.10,
-    "entities": 0.10,
-    "conversation": 0.10,
-}
 # While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`: a
 # small budget is for the answer to the query.
 STANDING_SHARE, STANDING_FROM = 0.15, 750
@@ -135,13 +126,13 @@ def fill_budget(
         if applied > STANDING_FROM:
             pool = min(STANDING_SHARE * (applied - STANDING_FROM), room)
             budget.take_who(min(WHO_TOKENS, room))
-            budget.take_standing(int(pool) - budget.tokens_of("user"))
+            budget.take_standing(int(pool) - budget.tokens_of("user"), standing_layers())
         if budget.take_recalled():
-            budget.take_standing(budget.left)
+            budget.take_standing(budget.left, standing_layers())
             budget.take_older_turns()
     else:
         # The summary changes after each round and precedes the turns, so it is only added if the turns don't cover it.
-        budget.take_standing(budget.left, [name for name in CEILINGS if name != "summary"])
+        budget.take_standing(budget.left, [name for name in standing_layers() if name != "summary"])
         budget.take_older_turns()
         budget.take_standing(budget.left, ["summary"])
     return budget.filled()
@@ -163,7 +154,7 @@ class _Layer:
         self.passed_over: set[int] = set()  # places of items that are said elsewhere
         self.tokens = 0  # of the taken items
         self.wrapping = form.wrapping_tokens(name)
-        self.ceiling = int(CEILINGS.get(name, 1) * applied)
+        self.ceiling = int((LAYERS[name].ceiling or 1) * applied)
 
     @property
     def opening(self) -> int:
@@ -198,7 +189,7 @@ class _Budget:
         self._form, self._applied, self._names = form, applied, list(layers)
         self._recalled = layers.get("retrieved", ())  # each is priced only if it may fit
         given = {**layers, "retrieved": ()}
-        self._layers = {name: _Layer(name, given.get(name, ()), form, applied) for name in ORDER}
+        self._layers = {name: _Layer(name, given.get(name, ()), form, applied) for name in LAYERS}
         self._following: list[PricedItem] = []  # the best recall results that don't fit
         self._said, self._headings = SaidAlready(sent), DayHeadings(form)
         self.left = applied - form.overhead_tokens()
@@ -255,7 +246,7 @@ class _Budget:
             if one.item.is_certain:
                 self._take_standing(layer, place, one, self.left - end, cuts=False)
 
-    def take_standing(self, room: int, names: Iterable[str] = CEILINGS) -> None:
+    def take_standing(self, room: int, names: Iterable[str]) -> None:
         """Take short standing text, one item per layer in turn. The first item of a layer may be cut at a sentence.
 
         Args:
@@ -343,7 +334,7 @@ class _Budget:
             for name, items in left_out.items()
             if items
         ]
-        standing = [one for name in CEILINGS for one in left_out.get(name, ())]
+        standing = [one for name in standing_layers() for one in left_out.get(name, ())]
         return FilledBudget(
             {name: layer.in_order() for name, layer in layers.items()},
             {name: layer.all_tokens for name, layer in layers.items()},
@@ -367,7 +358,7 @@ def _place_in_time(one: PricedItem) -> tuple[bool, datetime, tuple[int, int]]:
 
 
 def _reason(name: str) -> str:
-    return "over its share of the budget" if name in CEILINGS else "no room"
+    return "over its share of the budget" if LAYERS[name].ceiling else "no room"
 
 
 def _last_step(older: Sequence[Item]) -> int:

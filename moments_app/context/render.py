@@ -12,42 +12,14 @@ from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
 from moments_app.context.item import Item
+from moments_app.context.layers import LAYERS
 from moments_app.engines.words import speaker_of
 from sessions_app.models.message import spoken
 from sessions_app.text.tokens import estimate_tokens
 
 MESSAGE_TOKENS = 4  # a chat model's markup around each message
-# Layers that change with the query come last, so that providers' prompt caches match the text before them.
-CHANGING = ("retrieved", "entities", "now")
 _ROLES_SAID = ("user", "assistant", "tool")
 
-# Two layers may share an element; one then follows the other.
-_TAGS = {
-    "policy": "Policy",
-    "collective": "CollectiveMemory",
-    "user": "UserMemory",
-    "moments": "Moments",
-    "summary": "CurrentConversation",
-    "conversation": "ConversationFacts",
-    "retrieved": "RetrievedMemories",
-    "entities": "OpenItems",
-    "hot_turns": "RecentTurns",
-    "now": "Now",
-    "query": "Query",
-}
-_TITLES = {
-    "policy": "About this memory",
-    "collective": "Collective memory",
-    "user": "The user",
-    "moments": "Moments",
-    "summary": "This conversation so far",
-    "conversation": "Facts of this conversation",
-    "retrieved": "Retrieved memories",
-    "entities": "Open tasks, goals and problems",
-    "hot_turns": "Recent turns",
-    "now": "Now",
-    "query": "Current message",
-}
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~])")
 # Marks of a list or a heading. Markdown ignores a mark right before a letter or digit: "4.95" and "-4" are text.
@@ -162,7 +134,8 @@ class Xml(Lines):
     head, tail = "<MemoryContext>", "</MemoryContext>"
 
     def around(self, layer: str) -> tuple[str, str]:
-        return f"<{_TAGS[layer]}>", f"</{_TAGS[layer]}>"
+        tag = LAYERS[layer].tag
+        return f"<{tag}>", f"</{tag}>"
 
     def line(self, layer: str, item: Item) -> str:
         text = escape(_in_xml(item.text))
@@ -191,7 +164,7 @@ class Markdown(Lines):
     """Headings and lists. Stored text can't start a line of its own or contain markup."""
 
     def around(self, layer: str) -> tuple[str, str]:
-        return f"## {_TITLES[layer]}", ""
+        return f"## {LAYERS[layer].title}", ""
 
     def line(self, layer: str, item: Item) -> str:
         text = _MARKDOWN.sub(r"\\\1", item.text)
@@ -239,10 +212,12 @@ class Messages:
 
     def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
         said = {name: filter(None, map(_message, layers.get(name, ()))) for name in ("hot_turns", "query")}
-        lasting = {name: items for name, items in layers.items() if name not in (*CHANGING, *said)}
-        changing = {name: items for name, items in layers.items() if name in CHANGING}
-        memory = [self._system(lasting), *said["hot_turns"]]
-        return [*memory, *([self._system(changing)] if any(changing.values()) else []), *said["query"]]
+        memory = {name: items for name, items in layers.items() if name not in said}
+        lasting = {name: items for name, items in memory.items() if LAYERS[name].is_static}
+        # Layers that change with the query come last, so that providers' prompt caches match the text before them.
+        changing = {name: items for name, items in memory.items() if name not in lasting}
+        last = [self._system(changing)] if any(changing.values()) else []
+        return [self._system(lasting), *said["hot_turns"], *last, *said["query"]]
 
     def _system(self, layers: Mapping[str, Sequence[Item]]) -> dict[str, Any]:
         return {"role": "system", "content": self._memory.render(layers)}

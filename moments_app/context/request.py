@@ -1,12 +1,12 @@
 """An application's request for a context."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.conf import settings
 
-from moments_app.context.layers import DEFAULT
+from moments_app.context.layers import default_layers
 from moments_app.recall.request import RecallRequest
 
 PLANS = ("query", "stable")
@@ -36,7 +36,7 @@ class ContextRequest:
     query: str = ""
     max_tokens: int | None = None
     format: str = "xml"
-    layers: Sequence[str] = DEFAULT
+    layers: Sequence[str] = field(default_factory=default_layers)
     refresh: bool = False
     recall: RecallRequest | None = None
     plan: str = "query"

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from moments_app.context.layers import ORDER
+from moments_app.context.layers import LAYERS
 from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.operator.addresses import Pages
 
 BAR = 1000  # width of a bar, in its own units
+COLORS = 11  # of layers, in tokens.css
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,13 @@ class ShownLayer:
 
     @property
     def number(self) -> int:
+        """Its place in a context."""
+        return list(LAYERS).index(self.key)
+
+    @property
+    def color(self) -> int:
         """The number of its color, which is the same on all pages."""
-        return ORDER.index(self.key)
+        return self.number % COLORS
 
 
 def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[ShownLayer]:
@@ -62,7 +68,7 @@ def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[
     """
     shown, start = [], 0
     for layer in layers:
-        if layer.name not in ORDER:  # stored by another release
+        if layer.name not in LAYERS:  # stored by another release
             continue
         width = round(BAR * layer.tokens / whole)
         lines = [ShownLine(line, pages.of(line.ref)) for line in layer.lines]

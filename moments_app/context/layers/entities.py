@@ -15,6 +15,7 @@ from django.db import connection
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.context.layers import Layer, add_layer
 from moments_app.models import Entity
 from moments_app.recall.request import MOST_WORDS
 from sessions_app import lexemes
@@ -122,3 +123,8 @@ def _hops(candidates: Sequence[Candidate]) -> dict[int, int]:
         reached = {other for pk in reached for other in neighbours.get(pk, ()) if other not in hops}
         hops |= dict.fromkeys(reached, distance)
     return hops
+
+
+add_layer(
+    Layer("entities", items, place=80, tag="OpenItems", title="Open tasks, goals and problems", ceiling=0.10, turn=5)
+)

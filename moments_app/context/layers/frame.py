@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from moments_app.context.input import POLICY_URI, ContextInput
 from moments_app.context.item import Item
+from moments_app.context.layers import Layer, add_layer
 from moments_app.models import PromptResource
 
 POLICY = (
@@ -39,3 +40,23 @@ def now(source: ContextInput) -> Sequence[Item]:
 def query(source: ContextInput) -> Sequence[Item]:
     """Return the current message unchanged."""
     return [Item(source.query, role="user")] if source.query else []
+
+
+add_layer(
+    Layer(
+        "policy",
+        policy,
+        place=0,
+        tag="Policy",
+        title="About this memory",
+        is_static=True,
+        items_then=lambda source, _as_of: policy(source),
+    )
+)
+# It changes with the clock, so it is only included on request.
+add_layer(Layer("now", now, place=90, tag="Now", title="Now", is_default=False))
+add_layer(
+    Layer(
+        "query", query, place=100, tag="Query", title="Current message", items_then=lambda source, _as_of: query(source)
+    )
+)

@@ -6,6 +6,7 @@ keep their original words and are marked.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
@@ -13,8 +14,9 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 
 from moments_app.context.caches import KEPT_TURNS
-from moments_app.context.input import ContextInput, LiveTurn
+from moments_app.context.input import ContextInput, LiveTurn, with_ends
 from moments_app.context.item import Item
+from moments_app.context.layers import Layer, add_layer
 from moments_app.turns.corrected import correction_marks, end_marks
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
@@ -94,3 +96,14 @@ def _paired(found: Sequence[Item]) -> list[Item]:
         if item.text or item.calls:
             kept.append(item)
     return kept
+
+
+def items_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
+    """Return the session's turns up to that time."""
+    said = source.session.messages.turns().believed().filter(user_id=source.user.pk, created_at__lte=as_of)
+    latest = said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit]
+    turns = with_ends(source.user, [LiveTurn.of(message) for message in latest][::-1], as_of)
+    return items(replace(source, turns=turns))
+
+
+add_layer(Layer("hot_turns", items, place=60, tag="RecentTurns", title="Recent turns", items_then=items_then))

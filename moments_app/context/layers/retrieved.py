@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import spoken_date, with_dates
 from moments_app.recall.results import Result
@@ -142,3 +143,15 @@ def _why(result: Result, *, is_of_span: bool) -> str:
     missing = "from the time that the query names" if is_of_span else "next to a search result"
     found = [f"{name} no. {ranks[search]}" for search, name in _SEARCHES if search in ranks]
     return f"{', '.join(found) or missing}; worth {result.score:.2f}"
+
+
+add_layer(
+    Layer(
+        "retrieved",
+        items,
+        place=70,
+        tag="RetrievedMemories",
+        title="Retrieved memories",
+        items_then=lambda source, _as_of: items(source),  # the search itself is limited to that time
+    )
+)

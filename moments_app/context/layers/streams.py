@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements.dates import plan_in
 from moments_app.models import MemoryAtom, MemoryStream
 
@@ -70,3 +71,29 @@ def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
     planned = plan_in(atom.content, atom.formed_at, zone) if atom.is_planned else ""
     day = f"{atom.formed_at.astimezone(zone):%Y-%m-%d}"
     return Item(f"{atom.content} ({planned or day})", ref=atom.uri, time=atom.formed_at, name=name)
+
+
+add_layer(
+    Layer(
+        "collective",
+        collective,
+        place=10,
+        tag="CollectiveMemory",
+        title="Collective memory",
+        ceiling=0.10,
+        turn=4,
+        is_static=True,
+    )
+)
+add_layer(
+    Layer(
+        "conversation",
+        conversation,
+        place=50,
+        tag="ConversationFacts",
+        title="Facts of this conversation",
+        ceiling=0.10,
+        turn=6,
+        is_static=True,
+    )
+)

@@ -11,15 +11,17 @@ stream's line is used, because it records what this agent noticed, and consolida
 import re
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.context.layers.streams import items_of, pinned_items
+from moments_app.context.layers import Layer, add_layer
+from moments_app.context.layers.streams import fact_item, items_of, pinned_items
 from moments_app.engines.extractive.language import ENGLISH, content_words, words
 from moments_app.engines.statements import NAME, statement_of, worth_of
 from moments_app.engines.tables import word_set
 from moments_app.engines.words import bare, told_words, without_day, without_speaker, words_of
-from moments_app.models import MemoryStream
+from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.turns.text_lines import ITEM, Line, lines_of
 
 _WHO = re.compile(
@@ -28,6 +30,7 @@ _WHO = re.compile(
 _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # lines that give the person's name or relationships
 PINNED, FIRST = 3.0, 2.0  # more than the rank of any other line
 WHO = 0.9
+MOST_FACTS_THEN = 100  # in a context of an earlier time
 FEW = 3  # words; shorter lines mean little without the heading of their list
 
 
@@ -100,3 +103,26 @@ def _said(line: str) -> set[str]:
     """Return the words of a stream's line, with and without the speaker."""
     undated = without_day(line)
     return {told_words(undated), told_words(without_speaker(undated))}
+
+
+def items_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
+    """Return the facts about this person that were valid then. Lasting facts come first, in case not all fit."""
+    facts = MemoryAtom.objects.as_of(as_of).filter(user=source.user).facts()
+    lasting = facts.order_by("-worth", "-formed_at", "-id")[:MOST_FACTS_THEN]
+    zone = source.user.zone
+    return [fact_item(fact, zone) for fact in sorted(lasting, key=lambda fact: (fact.formed_at, fact.pk))]
+
+
+add_layer(
+    Layer(
+        "user",
+        items,
+        place=20,
+        tag="UserMemory",
+        title="The user",
+        ceiling=0.15,
+        turn=1,
+        is_static=True,
+        items_then=items_then,
+    )
+)

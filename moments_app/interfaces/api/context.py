@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.context.assemble import Envelope, serve_context
-from moments_app.context.layers import DEFAULT, ORDER
+from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
@@ -29,6 +29,13 @@ from sessions_app.api.person import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models.session import DEFAULT_AGENT
+
+
+class LayersField(serializers.ListField):
+    """Names of layers. Each serializer reads them again, because apps add layers after this module is loaded."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=serializers.ChoiceField(choices=list(LAYERS)), default=default_layers(), **kwargs)
 
 
 class ContextInput(PersonQuery):
@@ -56,9 +63,7 @@ class ContextInput(PersonQuery):
         "the upper limit.",
     )
     format = serializers.ChoiceField(choices=sorted(FORMATS), default="xml")
-    layers = serializers.ListField(
-        child=serializers.ChoiceField(choices=ORDER),
-        default=list(DEFAULT),
+    layers = LayersField(
         help_text="The layers to include. In a query string, separate the layers with commas.",
     )
     refresh = BooleanField(default=False, help_text="Rebuild the cached parts of the context.")

@@ -5,7 +5,7 @@ from functools import partial
 from uuid import UUID
 
 from moments_app.context.assemble import Envelope, serve_context
-from moments_app.context.layers import DEFAULT
+from moments_app.context.layers import default_layers
 from moments_app.context.request import ContextRequest
 from moments_app.interfaces.chat.request import ChatRequest, ChatSession
 from sessions_app.models import Message
@@ -14,8 +14,8 @@ from sessions_app.transcript.append_round import live_from, newest_turns
 from sessions_app.transcript.lock_sessions import NamedSession, locked_session
 
 SOURCE = "chat"  # origin of new sessions; also stored in the metadata of turns
-# For a caller who sends the conversation, so that its turns and their summary aren't repeated.
-WITHOUT_TURNS = tuple(name for name in DEFAULT if name not in ("hot_turns", "summary"))
+# Not for a caller who sends the conversation, because the turns and their summary would be repeated.
+OF_TURNS = ("hot_turns", "summary")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
     Raises:
         Exception: any error in memory.
     """
-    layers = WITHOUT_TURNS if request.has_history else DEFAULT
+    layers = [name for name in default_layers() if not (request.has_history and name in OF_TURNS)]
     sent = [turn.content for turn in request.turns]
     wanted = ContextRequest(query=request.query, format="messages", layers=layers, sent=sent)
     serve = partial(

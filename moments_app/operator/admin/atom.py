@@ -5,10 +5,8 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
 from unfold.decorators import display
-from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StoredItem
 from moments_app.operator.rights import may_retract_directly
@@ -19,7 +17,7 @@ from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
-from sessions_app.admin.links import change_url, link_to
+from sessions_app.admin.links import change_url, link_column
 from sessions_app.admin.views.base import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
@@ -38,10 +36,7 @@ class MemoryAtomAdmin(PageAdmin):
     """Memory items. An item that an operator writes is pinned, which keeps it word for word."""
 
     list_display = ("content", "sort", "state_label", "in_stream", "formed", "recalled")
-    applications = ("user__application", "stream__application")
     list_filter = (UserFilter, "atom_type", "state", "is_pinned")
-    list_filter_submit = True
-    paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("content",)
     search_help_text = f"Words from the newest {SEARCHED:,} items, or the start of a user_id"
@@ -196,11 +191,9 @@ class EntityAdmin(PageAdmin):
     """A task, a goal or a problem of a person."""
 
     list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "updated_at")
-    applications = ("user__application",)
+    session_link = link_column("source_session", "Session")
     list_filter = ("kind", "status", UserFilter, ("due_at", DaysFilter))
-    list_filter_submit = True
     list_select_related = ("user", "source_session")
-    paginator = InfinitePaginator
     search_fields = ("title",)
     open_lookups = ("user__id__exact",)
     search_help_text = "Words from the title or body, or the start of a user_id"
@@ -234,14 +227,6 @@ class EntityAdmin(PageAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # only applications add entities, for people they know
 
-    @admin.display(description="User")
-    def user_link(self, entity: Entity) -> SafeString | str:
-        return link_to(entity.user)
-
-    @admin.display(description="Session")
-    def session_link(self, entity: Entity) -> SafeString | str:
-        return link_to(entity.source_session)
-
 
 class KnownPersonForm(FormPage[KnownPerson]):
     """The page of a known person, and the current facts about them."""
@@ -261,11 +246,8 @@ class KnownPersonAdmin(ReadOnlyAdmin):
     """People as the facts about them describe them. To change a person, correct the facts."""
 
     list_display = ("name", "relationship", "user_link", "key", "created_at")
-    applications = ("user__application",)
     list_filter = (UserFilter,)
-    list_filter_submit = True
     list_select_related = ("user",)
-    paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("name",)
     search_help_text = "A name, or the start of a user_id"
@@ -291,21 +273,14 @@ class KnownPersonAdmin(ReadOnlyAdmin):
         named = queryset.filter(pk__in=KnownPerson.objects.named(term).values("pk"))
         return found_by(queryset, named, queryset.filter(user__user_id__startswith=term)), False
 
-    @admin.display(description="User")
-    def user_link(self, person: KnownPerson) -> SafeString | str:
-        return link_to(person.user)
-
 
 @admin.register(StoredItem)
 class StoredItemAdmin(PageAdmin):
     """Stored items. Operators can read and delete them."""
 
     list_display = ("key", "labels", "user_link", "updated_at")
-    applications = ("application",)
     list_filter = (UserFilter,)
-    list_filter_submit = True
     list_select_related = ("user",)
-    paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("text",)
     search_help_text = "Words from the value, or the start of a user_id"
@@ -336,7 +311,3 @@ class StoredItemAdmin(PageAdmin):
     @admin.display(description="Namespace")
     def labels(self, item: StoredItem) -> str:
         return " / ".join(item.labels)
-
-    @admin.display(description="User")
-    def user_link(self, item: StoredItem) -> SafeString | str:
-        return link_to(item.user)

@@ -29,10 +29,7 @@ class CorrectionAdmin(AskedForAdmin):
 
     list_display = ("created_at", "kind", "before", "after", "user", "by", "undone_at")
     list_select_related = ("user",)
-    applications = ("user__application",)
     list_filter = ("kind", ("undone_at", admin.EmptyFieldListFilter))
-    search_fields = search_prefixes = ("user__user_id",)
-    search_help_text = "Start of a user_id"
     when_empty = "No corrections yet. Each corrected, ended or withdrawn fact is listed here."
     ordering = ("-id",)
     form_page = CorrectionForm
@@ -51,10 +48,7 @@ class ContradictionAdmin(ReadOnlyAdmin):
     list_display = ("created_at", "about", "user", "reason", "decision", "by")
     by = actor_column("decided_by", "Decided by")
     list_select_related = ("user", "later")
-    applications = ("user__application",)
     list_filter = (("decision", admin.EmptyFieldListFilter),)
-    search_fields = search_prefixes = ("user__user_id",)
-    search_help_text = "Start of a user_id"
     when_empty = "No contradictions. Facts that may contradict each other wait here for your decision."
     ordering = ("-id",)
     form_page = ContradictionForm
@@ -86,10 +80,7 @@ class RetractionAdmin(AskedForAdmin):
 
     list_display = ("created_at", "session", "whose", "reason", "by", "undone_at")
     list_select_related = ("session", "user", "stream")
-    applications = ("user__application", "stream__application")
     list_filter = (("undone_at", admin.EmptyFieldListFilter),)
-    search_fields = search_prefixes = ("session__session_id", "user__user_id")
-    search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
     actions = ("undo_selected",)
     form_page = RetractionForm

@@ -13,9 +13,8 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from unfold.contrib.filters.admin import FieldTextFilter
 from unfold.decorators import display
-from unfold.paginator import InfinitePaginator
 
-from moments_app.context.layers import ORDER
+from moments_app.context.layers import LAYERS
 from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.models import ContextReceipt, Summary
 from moments_app.operator.addresses import Pages
@@ -57,14 +56,12 @@ class SessionAdmin(PageAdmin):
     """Sessions, searched by their names and by their messages."""
 
     list_display = ("name", "person", "source", "agent_id", "turns", "tokens", "active_at", "state")
-    applications = ("user__application",)
     list_filter = (
         "status",
         ("source", FieldTextFilter),
         ("agent_id", FieldTextFilter),
         ("last_activity_at", DaysFilter),
     )
-    list_filter_submit = True
     search_fields = ("session_id",)
     search_help_text = "Start of a session_id or user_id, or words from a turn or title"
     ordering = ("-last_activity_at", "-id")
@@ -228,13 +225,8 @@ class SummaryAdmin(ReadOnlyAdmin):
     """Versions of rolling summaries: their turns, their previous version, and their duration."""
 
     list_display = ("told", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
-    applications = ("user__application",)
     list_filter = (StatusFilter, UserFilter)
-    list_filter_submit = True
-    paginator = InfinitePaginator
-    search_fields = search_prefixes = ("session__session_id", "user__user_id")
     open_lookups = ("session__id__exact", "user__id__exact")
-    search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
     form_page = SummaryForm
     views = (RetrySummary,)
@@ -261,14 +253,6 @@ class SummaryAdmin(ReadOnlyAdmin):
     @admin.display(description="Status")
     def status_badge(self, summary: Summary) -> SafeString:
         return format_html('<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.status)
-
-    @admin.display(description="Session")
-    def session_link(self, summary: Summary) -> SafeString | str:
-        return link_to(summary.session)
-
-    @admin.display(description="User")
-    def user_link(self, summary: Summary) -> SafeString | str:
-        return link_to(summary.user)
 
     @admin.display(description="Continues")
     def base_link(self, summary: Summary) -> SafeString | str:
@@ -311,7 +295,7 @@ def answer_to(receipt: ContextReceipt) -> int | None:
 
 def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:
     """Return the tokens of each layer, in the order of a context. The database column has no order."""
-    return {name: receipt.tokens[name] for name in ORDER if name in receipt.tokens}
+    return {name: receipt.tokens[name] for name in LAYERS if name in receipt.tokens}
 
 
 def total_of(receipt: ContextReceipt) -> str:
@@ -334,14 +318,9 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     """Receipts of contexts: their sizes, by layer."""
 
     list_display = ("created_at", "session_link", "user_link", "total", "layers", "context_id")
-    applications = ("user__application",)
     list_filter = (UserFilter, ("created_at", DaysFilter))
-    list_filter_submit = True
     list_select_related = ("session", "user")
-    paginator = InfinitePaginator
     tells_of_people = False
-    search_fields = search_prefixes = ("session__session_id", "user__user_id")
-    search_help_text = "Start of a session_id or user_id"
     ordering = ("-created_at", "-id")
     form_page = ReceiptForm
 
@@ -355,11 +334,3 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     @admin.display(description="Layers")
     def layers(self, receipt: ContextReceipt) -> str:
         return ", ".join(f"{name} {tokens}" for name, tokens in tokens_by_layer(receipt).items())
-
-    @admin.display(description="Session")
-    def session_link(self, receipt: ContextReceipt) -> SafeString | str:
-        return link_to(receipt.session)
-
-    @admin.display(description="User")
-    def user_link(self, receipt: ContextReceipt) -> SafeString | str:
-        return link_to(receipt.user)

@@ -15,7 +15,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import kept_context, preview
-from moments_app.context.layers import DEFAULT, ORDER
+from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.receipts import KeptContext, KeptLine
 from moments_app.context.request import ContextRequest
@@ -189,7 +189,7 @@ def traced_markup(then: KeptContext | None, now: KeptContext | None) -> TracedTo
 
 def traced_layers(then: KeptContext | None, now: KeptContext | None, pages: Pages) -> list[TracedLayer]:
     """Compare the layers of a served and a current context. Either may be missing."""
-    return [layer for key in ORDER if (layer := _traced(key, then, now, pages)).lines]
+    return [layer for key in LAYERS if (layer := _traced(key, then, now, pages)).lines]
 
 
 def _traced(key: str, then: KeptContext | None, now: KeptContext | None, pages: Pages) -> TracedLayer:
@@ -324,7 +324,7 @@ class Trace(SessionPage):
             query=query,
             max_tokens=then.applied if then else None,
             format=then.format if then else "xml",
-            layers=[layer.name for layer in then.layers] if then else DEFAULT,
+            layers=[layer.name for layer in then.layers] if then else default_layers(),
             plan=plan,
             before=question.sequence,
             as_of=self.as_of.time,

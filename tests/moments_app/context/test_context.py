@@ -17,7 +17,7 @@ from moments_app.context import assemble, receipts
 from moments_app.context.assemble import preview, serve
 from moments_app.context.caches import KeptLayers
 from moments_app.context.input import LiveTurn
-from moments_app.context.layers import DEFAULT, LAYERS
+from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.layers.frame import POLICY
 from moments_app.context.render import FORMATS
 from moments_app.context.request import ContextRequest
@@ -79,7 +79,7 @@ class TestLayers:
     @pytest.mark.slow
     def test_layers_are_in_order_and_name_their_sources(self, service: Api, remembered: None) -> None:
         found = context(service, query="How is the kiln?")
-        assert [one["name"] for one in found["layers"]] == list(DEFAULT)
+        assert [one["name"] for one in found["layers"]] == default_layers()
         lines = {one["name"]: len(one["items"]) for one in found["layers"]}
         names = {"hot_turns": "hot_turns", "summaries": "summary", "entities": "entities", "moments": "moments"}
         assert found["sources"] == {name: lines[layer] for name, layer in names.items()} | {

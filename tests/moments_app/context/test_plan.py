@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moments_app.context.item import Item
-from moments_app.context.layers import ORDER
-from moments_app.context.plan import CEILINGS, STEP, BudgetTooSmall, FilledBudget, fill_budget
+from moments_app.context.layers import LAYERS, standing_layers
+from moments_app.context.plan import STEP, BudgetTooSmall, FilledBudget, fill_budget
 from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
 from sessions_app.text.tokens import estimate_tokens
@@ -26,7 +26,7 @@ def turn(text: str, role: str = "user", **fields: object) -> Item:
 
 def whole() -> dict[str, list[Item]]:
     """Return items for every layer."""
-    layers: dict[str, list[Item]] = {name: [] for name in ORDER}
+    layers: dict[str, list[Item]] = {name: [] for name in LAYERS}
     layers |= {
         "policy": [Item("Memory is data.")],
         "collective": [Item("older shard"), Item("newer shard")],
@@ -71,12 +71,12 @@ any_item = st.builds(
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
-    st.dictionaries(st.sampled_from(ORDER), st.lists(any_item, max_size=6)),
+    st.dictionaries(st.sampled_from(list(LAYERS)), st.lists(any_item, max_size=6)),
     st.integers(1, 800),
     st.sampled_from(sorted(FORMATS)),
 )
 def test_row_14_a_context_never_exceeds_the_budget(found: dict[str, list[Item]], applied: int, name: str) -> None:
-    layers = {layer: found.get(layer, []) for layer in ORDER}
+    layers = {layer: found.get(layer, []) for layer in LAYERS}
     try:
         filled = fill_budget(layers, FORMATS[name], applied)
     except BudgetTooSmall as error:
@@ -104,12 +104,12 @@ def recalled(number: int, text: str = WORDS, **fields: object) -> Item:
 def only(**layers: list[Item]) -> dict[str, list[Item]]:
     """Return these layers with a policy and a query."""
     always = {"policy": [Item("Memory is data.")], "query": [Item("And now?", role="user")]}
-    return {name: [] for name in ORDER} | always | layers
+    return {name: [] for name in LAYERS} | always | layers
 
 
 @pytest.mark.parametrize("applied", [300, 1_000, 3_000])
 def test_recall_gets_at_least_half_of_the_remaining_budget(applied: int) -> None:
-    standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(200)] for name in CEILINGS}
+    standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(200)] for name in standing_layers()}
     window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(200)]
     layers = only(retrieved=[recalled(n) for n in range(200)], hot_turns=window, **standing)
     filled = fill_budget(layers, FORMATS["xml"], applied)
@@ -121,10 +121,10 @@ def test_recall_gets_at_least_half_of_the_remaining_budget(applied: int) -> None
 @pytest.mark.parametrize("applied", [500, 1_000, 2_000, 3_000])
 @pytest.mark.parametrize("recalls", [True, False])
 def test_standing_layers_are_cut_at_a_line_to_their_ceiling(applied: int, recalls: bool) -> None:
-    for name, share in CEILINGS.items():
+    for name in standing_layers():
         layers = only(**{name: [Item(f"{name} {n} came on Monday.") for n in range(200)]})
         filled = fill_budget(layers, FORMATS["xml"], applied, recalls=recalls)
-        assert 0 < filled.tokens_of(name) <= share * applied
+        assert 0 < filled.tokens_of(name) <= LAYERS[name].ceiling * applied
         assert left(filled)[name] == [item.text for item in layers[name][: len(filled.layers[name])]]
         [part] = filled.trimmed
         assert (part.layer, part.count) == (name, 200 - len(filled.layers[name]))
@@ -218,7 +218,9 @@ def test_a_turn_with_a_speaker_name_has_no_role() -> None:
 
 
 def test_standing_layers_do_not_depend_on_the_query() -> None:
-    standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(5)] for name in CEILINGS if name != "entities"}
+    standing = {
+        name: [Item(f"{name} {n} {WORDS}") for n in range(5)] for name in standing_layers() if name != "entities"
+    }
     texts = []
     for query, found in (("short", 200), ("a question " * 20, 300)):
         layers = only(**standing, retrieved=[recalled(n) for n in range(found)]) | {"query": [Item(query)]}
@@ -229,7 +231,9 @@ def test_standing_layers_do_not_depend_on_the_query() -> None:
 
 def test_a_small_budget_shows_the_profile_although_a_moment_names_the_person() -> None:
     said = ["User is Nora.", "Nora's son is called Rex.", "Nora is allergic to hazelnuts.", "Nora works as a potter."]
-    standing = {name: [Item(f"{name} {n} Nora. {WORDS}") for n in range(5)] for name in CEILINGS if name != "user"}
+    standing = {
+        name: [Item(f"{name} {n} Nora. {WORDS}") for n in range(5)] for name in standing_layers() if name != "user"
+    }
     user = [*(Item(line, is_certain=True) for line in said), Item("Nora wants to see the sea.")]
     layers = only(**standing, user=user, retrieved=[recalled(n) for n in range(99)])
     assert left(fill_budget(layers, FORMATS["markdown"], 1_000))["user"] == said  # the rest is reserved for recall
@@ -264,7 +268,7 @@ def test_each_line_has_a_reason_and_the_next_line_is_named() -> None:
 
 def test_a_call_is_shown_with_its_results_or_omitted() -> None:
     call = {"id": "a", "function": {"name": "weather", "arguments": "{}"}}
-    layers = {name: list[Item]() for name in ORDER} | {
+    layers = {name: list[Item]() for name in LAYERS} | {
         "hot_turns": [
             turn("", "assistant", calls=(call,)),
             turn("sunny", "tool", call_id="a", joined=True),
@@ -351,7 +355,7 @@ def test_markdown_escapes_list_and_heading_marks(text: str, written: str) -> Non
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_row_10_stored_text_stays_text_in_every_format(text: str) -> None:
-    layers = {name: list[Item]() for name in ORDER} | {
+    layers = {name: list[Item]() for name in LAYERS} | {
         "user": [Item(text)],
         "summary": [Item(text)],
         "moments": [Item(text)],
