@@ -35,7 +35,7 @@ from moments_app.models import (
     WebhookDelivery,
     Word,
 )
-from moments_app.models.stored_item import KEY_MAX, TEXT_MAX
+from moments_app.models.stored_item import KEY_MAX, TEXT_MAX, TTL_MAX, TTL_MIN
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.provenance import erase
@@ -308,14 +308,17 @@ declare(
         File(
             "items",
             about="items that the application stored under a namespace and a key",
-            fields="namespace key value text created_at updated_at",
+            fields="namespace key value text ttl expires_at created_at updated_at",
             columns=(Labels("namespace"),),
             types={
                 "key": Annotated[str, StringConstraints(min_length=1, max_length=KEY_MAX)],
                 "value": dict[str, Any],
                 "text": Annotated[str, StringConstraints(max_length=TEXT_MAX)],
+                "ttl": Annotated[float, Field(ge=TTL_MIN, le=TTL_MAX)] | None,
             },
+            missing={"ttl": None, "expires_at": None},
             order=("namespace", "key"),
+            rows=lambda user: StoredItem.objects.filter(user=user).live(),
             is_newer=True,
             may_be_there=True,
         ),

@@ -67,6 +67,7 @@ _NAMESPACES_SQL = """
 WITH RECURSIVE item AS NOT MATERIALIZED (
     SELECT user_id, application_id, namespace FROM moments_app_storeditem
     WHERE application_id = %(application)s AND {owner} AND (%(end)s::text IS NULL OR namespace < %(end)s)
+        AND (expires_at IS NULL OR expires_at > statement_timestamp())
 ), found AS (
     (
         SELECT substring(namespace, %(cut)s) AS place FROM item WHERE namespace >= %(start)s

@@ -34,7 +34,7 @@ _NEEDED = (
         "SELECT",
         f"{_SEARCHED} stream_id state formed_at corrected_at valid_from valid_until ended_at",
     ),
-    ("moments_app_storeditem", "SELECT", f"{_SEARCHED} application_id namespace value updated_at"),
+    ("moments_app_storeditem", "SELECT", f"{_SEARCHED} application_id namespace value expires_at updated_at"),
     ("moments_app_turnembedding", "SELECT", _VECTORS),
     ("moments_app_momentembedding", "SELECT", _VECTORS),
     ("moments_app_factembedding", "SELECT", _VECTORS),

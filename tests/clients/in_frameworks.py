@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from typing import Any
 
 import httpx2
@@ -68,6 +69,23 @@ def use_a_store() -> None:
         assert store.search(("index",), query="glass") == []
         assert [item.key for item in store.search(("index",), query="pots")] == ["some"]
         assert memory.sessions()["sessions"] == []
+
+
+def let_items_expire() -> None:
+    """An item expires after the time to live, which reads restart."""
+    with Memory("ttl", url=URL, key=KEY) as memory:
+        store = MemoryStore(memory, ttl={"default_ttl": 1.2 / 60})
+        store.put(("n",), "read", {"text": "kilns"})
+        store.put(("n",), "left", {"text": "kilns"})
+        store.put(("n",), "kept", {"text": "kilns"}, ttl=None)
+        for _ in range(3):
+            time.sleep(0.7)
+            assert store.get(("n",), "read")
+            assert [item.key for item in store.search(("n",), filter={"text": "felt"})] == []
+        assert [item.key for item in store.search(("n",), refresh_ttl=False)] == ["kept", "read"]
+        time.sleep(1.3)
+        read, kept = store.batch([GetOp(("n",), "read"), GetOp(("n",), "kept", refresh_ttl=False)])
+        assert read is None and kept.value == {"text": "kilns"}
 
 
 def use_a_store_in_batches() -> None:
@@ -170,6 +188,7 @@ def use_a_history() -> None:
 if __name__ == "__main__":
     asyncio.run(use_a_session())
     use_a_store()
+    let_items_expire()
     use_a_store_in_batches()
     list_namespaces_of_a_store()
     share_a_store()

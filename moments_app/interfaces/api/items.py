@@ -19,6 +19,8 @@ from moments_app.models.stored_item import (
     LABELS_MAX,
     NAMESPACE_MAX,
     TEXT_MAX,
+    TTL_MAX,
+    TTL_MIN,
     Condition,
     StoredItemQuerySet,
     labels,
@@ -28,8 +30,10 @@ from moments_app.models.stored_item import (
 from moments_app.recall.search_items import BEST, list_namespaces, search_items
 from sessions_app.api.fields import (
     CONTRADICTORY,
+    BooleanField,
     IntegerField,
     JsonObjectField,
+    NumberField,
     StrictSerializer,
     TextField,
     WordsField,
@@ -120,6 +124,13 @@ class ItemInput(ItemAddress):
         help_text="The text that searches look in. Default: all texts in the value. If it is blank, searches don't "
         "find the item.",
     )
+    ttl = NumberField(
+        min_value=TTL_MIN,
+        max_value=TTL_MAX,
+        allow_null=True,
+        default=None,
+        help_text="Minutes from the latest write or read until the item expires. Default: the item doesn't expire.",
+    )
 
 
 class ItemsInput(PersonQuery):
@@ -138,6 +149,16 @@ class AddressesInput(PersonQuery):
     )
 
 
+class Reading(StrictSerializer):
+    """Whether returned items count as read."""
+
+    refresh_ttl = BooleanField(default=True, help_text="Whether the time to live of the returned items starts again.")
+
+
+class WantedItems(Reading, AddressesInput):
+    """Addresses of the items to return."""
+
+
 class ItemsPage(PersonQuery):
     """A page of items."""
 
@@ -145,7 +166,7 @@ class ItemsPage(PersonQuery):
     offset = IntegerField(min_value=0, max_value=1_000_000, default=0)
 
 
-class ItemsQuery(ItemsPage):
+class ItemsQuery(Reading, ItemsPage):
     """The items to return."""
 
     namespace = NamespaceField(default=list, help_text="Return only items whose namespace starts with these labels.")
@@ -200,7 +221,7 @@ class ItemAnswer(serializers.ModelSerializer[StoredItem]):
 
     class Meta:
         model = StoredItem
-        fields: tuple[str, ...] = ("namespace", "key", "value", "created_at", "updated_at")
+        fields: tuple[str, ...] = ("namespace", "key", "value", "ttl", "created_at", "updated_at")
 
 
 class FetchedItems(serializers.Serializer[Any]):
@@ -251,7 +272,7 @@ class DeletedAnswer(serializers.Serializer[Any]):
 class ItemViewSet(PersonViewSet[StoredItem]):
     """The item store. All calls are POST, because an address can be too long for a URL."""
 
-    inputs = {"create": ItemsInput, "retrieve": AddressesInput, "destroy": AddressesInput, "search": ItemsQuery}
+    inputs = {"create": ItemsInput, "retrieve": WantedItems, "destroy": AddressesInput, "search": ItemsQuery}
     answers = {"create": StoredAnswer, "retrieve": FetchedItems, "destroy": DeletedAnswer, "search": ItemsAnswer}
     scopes = {"retrieve": "read", "search": "read", "list": "read"}
     creates_person = ("create",)
@@ -261,7 +282,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         """Return the items of the person. If the request names no person: those that belong to no person."""
         if self.person is None and not self.is_nobodys:
             return StoredItem.objects.none()
-        return StoredItem.objects.of(self.person, self.application).defer("text", "search_vector")
+        return StoredItem.objects.of(self.person, self.application).live().defer("text", "search_vector")
 
     @property
     def is_nobodys(self) -> bool:
@@ -279,6 +300,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         found = {(item.namespace, item.key): item for item in self.at_addresses()}
         wanted = [(stored(item["namespace"]), item["key"]) for item in self.validated_data["items"]]
         items = [found[address] for address in dict.fromkeys(wanted) if address in found]
+        self.note_read(items)
         return self.answer({"items": items})
 
     def destroy(self, request: Request) -> Response:
@@ -295,7 +317,13 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         else:
             rows = self.get_queryset().within(asked["namespace"]).fitting(asked.get("filter", [])).in_order()
             items, has_more = self.page_of(rows.after(**asked["after"]) if "after" in asked else rows)
+        self.note_read(items)
         return self.answer({"items": items, "has_more": has_more})
+
+    def note_read(self, items: Sequence[StoredItem]) -> None:
+        """Start the time to live of these items again, unless the request says otherwise."""
+        if self.validated_data["refresh_ttl"]:
+            StoredItem.objects.restart_ttl(items)
 
     def found(self) -> Sequence[StoredItem]:
         """Return the items that match the query, best first, up to the end of the requested page."""
@@ -348,4 +376,5 @@ class ItemNamespaceViewSet(ItemViewSet):
 def _columns(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a valid item as the columns of its row."""
     text = item["text"] if "text" in item else text_of(item["value"])
-    return {"namespace": stored(item["namespace"]), "key": item["key"], "value": item["value"], "text": text}
+    values = {name: item[name] for name in ("key", "value", "ttl")}
+    return {"namespace": stored(item["namespace"]), "text": text, **values}

@@ -72,7 +72,7 @@ EXCUSED = {
         moments_app.MemoryAtom.formed_at moments_app.MemoryAtom.valid_from moments_app.MemoryAtom.valid_until
         moments_app.MemoryAtom.ended_at moments_app.Correction.valid_until moments_app.Moment.starts_at
         moments_app.Moment.ends_at moments_app.FactEmbedding.said_at moments_app.MomentEmbedding.said_at
-        moments_app.TurnEmbedding.said_at moments_app.Entity.due_at
+        moments_app.TurnEmbedding.said_at moments_app.Entity.due_at moments_app.StoredItem.expires_at
         oauth.AccessToken.expires oauth.Assistant.cimd_expires_at oauth2_provider.IDToken.expires
         oauth2_provider.DeviceGrant.expires
     """,

@@ -4,17 +4,23 @@ import json
 import re
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from moments_app.models import Job, StoredItem
 from moments_app.models.stored_item import KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
 from moments_app.recall.index_words import index_words
 from moments_app.recall.search_items import list_namespaces, search_items
+from moments_app.reports.housekeeping import prune_items
 from sessions_app import lexemes
 from sessions_app.models import ApiKey, Application, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -184,12 +190,100 @@ class TestItems:
             ({"value": [1]}, {"items.0.value": "object"}),
             ({"value": {"x": "\0"}}, {"items.0.value": "text"}),
             ({"text": "t" * 50_001}, {"items.0.text": "max_length"}),
+            ({"ttl": 0}, {"items.0.ttl": "min_value"}),
+            ({"ttl": 1e300}, {"items.0.ttl": "max_value"}),
+            ({"ttl": 10**400}, {"items.0.ttl": "overflow"}),
+            ({"ttl": "5"}, {"items.0.ttl": "invalid"}),
         ],
     )
     def test_an_error_names_the_field(self, service: Api, wrong: dict[str, Any], error: dict[str, str]) -> None:
         answer = service.post("items", {"items": [{**TURIN, "value": {}, **wrong}]})
         assert errors(answer) == error
         assert not StoredItem.objects.exists()
+
+
+class TestTtl:
+    """Items expire some time after the latest write or read."""
+
+    def put(self, api: Api, key: str = "turin", ttl: float | None = 60, **whose: str) -> None:
+        item = {"namespace": TRIPS, "key": key, "value": {"text": "Kilns"}, "ttl": ttl}
+        assert api.post("items", {"items": [item], **whose}).status_code == 200
+
+    def put_forward(self, minutes: float) -> None:
+        """Let time pass for all items."""
+        StoredItem.objects.update(expires_at=F("expires_at") - timedelta(minutes=minutes))
+
+    def minutes_left(self) -> float:
+        left: timedelta = StoredItem.objects.get(key="turin").expires_at - timezone.now()
+        return left / timedelta(minutes=1)
+
+    @pytest.mark.parametrize("whose", [{}, {"user_id": "ada"}])
+    def test_an_expired_item_is_not_returned_and_the_next_one_is_new(self, service: Api, whose: dict[str, str]) -> None:
+        self.put(service, **whose)
+        put(service, "oslo", ["other"], **whose)
+        [before] = got(service, **whose)
+        assert before["ttl"] == 60
+        self.put_forward(61)
+        assert got(service, **whose) == []
+        assert keys(service, **whose) == ["oslo"] and keys(service, query="kilns", **whose) == ["oslo"]
+        assert namespaces(service, **whose) == namespaces(service, suffix=["*"], **whose) == [["other"]]
+        assert service.post("items/delete", {"items": [TURIN], **whose}).json() == {"deleted": 0}
+        self.put(service, ttl=None, **whose)
+        [after] = got(service, **whose)
+        assert after["ttl"] is None and after["created_at"] == after["updated_at"] > before["updated_at"]
+
+    @pytest.mark.parametrize("read", ["items/get", "items/search", "items/search of kilns"])
+    def test_a_read_and_a_write_start_the_time_again(self, service: Api, read: str) -> None:
+        path, _of, query = read.partition(" of ")
+        asked: dict[str, Any] = {"items": [TURIN]} if path == "items/get" else {"namespace": TRIPS}
+        asked |= {"query": query} if query else {}
+        self.put(service)
+        self.put_forward(50)
+        assert len(service.post(path, {**asked, "refresh_ttl": False}).json()["items"]) == 1
+        assert 9 < self.minutes_left() < 10
+        assert len(service.post(path, asked).json()["items"]) == 1
+        assert 59 < self.minutes_left() <= 60
+        self.put(service, ttl=0.5)
+        assert self.minutes_left() <= 0.5
+        put(service)
+        assert StoredItem.objects.get().expires_at is None
+
+    def test_a_read_does_not_wait_for_a_write(self, service: Api) -> None:
+        self.put(service)
+        with ThreadPoolExecutor(1) as pool, transaction.atomic():
+            StoredItem.objects.select_for_update().get()
+            found = pool.submit(on_its_own_connection, lambda: values(service)).result(TIMEOUT)
+        assert found == [{"text": "Kilns"}]
+
+    def test_reads_take_the_same_number_of_statements_for_many_items(self, service: Api) -> None:
+        counts = []
+        for number in (1, 50):
+            for key in range(number):
+                self.put(service, f"k{key}")
+            with CaptureQueriesContext(connection) as statements:
+                assert len(keys(service, limit=100)) == number
+            counts.append(len(statements))
+        assert counts[0] == counts[1]
+
+    def test_a_schedule_deletes_expired_items(self, service: Api, other_service: Api) -> None:
+        self.put(service)
+        self.put(other_service, "adas", user_id="ada")
+        self.put(service, "later", ttl=600)
+        put(service, "kept")
+        self.put_forward(61)
+        assert str(prune_items(dry_run=True)) == "deleted: 2" and StoredItem.objects.count() == 4
+        call_command("run_schedule", "prune_items")
+        assert set(StoredItem.objects.values_list("key", flat=True)) == {"later", "kept"}
+
+    def test_an_import_restores_when_items_expire(self, service: Api, tmp_path: Path) -> None:
+        self.put(service, user_id="ada")
+        self.put(service, "gone", 1, user_id="ada")
+        self.put_forward(30)
+        archive = tmp_path / "ada.zip"
+        archive.write_bytes(b"".join(service.get("users/ada/export").streaming_content))
+        assert import_user(archive, application=DEFAULT, user_id="eve")["items"] == 1
+        own, restored = StoredItem.objects.filter(key="turin").order_by("pk").values_list("ttl", "expires_at")
+        assert own == restored
 
 
 class TestPerson:
@@ -496,7 +590,7 @@ def test_a_search_reads_indexes(ada: UserProfile) -> None:
     connection.cursor().execute("ANALYZE moments_app_storeditem")
 
     first, beyond = range_of(["n", "7"])
-    candidates = import_module("moments_app.migrations.0126_item_store").CANDIDATES.replace("%1$s", f"= {ada.pk}")
+    candidates = import_module("moments_app.migrations.0131_item_ttl").CANDIDATES.replace("%1$s", f"= {ada.pk}")
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")  # like the function
         cursor.execute(f"PREPARE items (text, text[], bigint, float8[], text, int, tsquery, jsonb) AS {candidates}")
