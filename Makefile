@@ -97,7 +97,7 @@ typescript: .venv/installed-dev
 frameworks: .venv/installed-dev
 	.venv/bin/python -m uv venv --quiet --clear dist/frameworks
 	.venv/bin/python -m uv pip install --quiet --python dist/frameworks/bin/python \
-		openai-agents "pydantic-ai-slim[openai]" langgraph langchain-core llama-index-core "httpx2<3"
+		openai-agents "pydantic-ai-slim[openai]" langgraph langgraph-checkpoint-conformance langchain-core llama-index-core "httpx2<3"
 	FRAMEWORKS_PYTHON=dist/frameworks/bin/python .venv/bin/python -m pytest -n0 -k framework \
 		tests/moments_app/interfaces/chat/test_first_steps.py tests/clients/test_frameworks.py
 

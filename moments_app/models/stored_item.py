@@ -22,6 +22,7 @@ TTL_MIN, TTL_MAX = 0.01, 10 * 365 * 24 * 60.0  # minutes
 WORDS_MAX_BYTES = 1_000_000  # maximum text per request that is indexed immediately
 END = "\x1f"  # ends each label of a stored namespace
 AFTER_END = chr(ord(END) + 1)
+HIDDEN = "\U0010ffff"  # starts first labels that are left out unless a request names them
 
 # A path in a value, a comparison, and the JSON value to compare with.
 Condition = tuple[list[str], str, Any]
@@ -37,10 +38,10 @@ def labels(namespace: str) -> list[str]:
     return namespace.split(END)[:-1]
 
 
-def range_of(prefix: Sequence[str]) -> tuple[str, str | None]:
-    """Return the first stored namespace with this prefix, and the first one after them; None if there is no prefix."""
+def range_of(prefix: Sequence[str]) -> tuple[str, str]:
+    """Return the first stored namespace with this prefix, and the first one after them."""
     start = stored(prefix)
-    return start, start[:-1] + AFTER_END if prefix else None
+    return start, start[:-1] + AFTER_END if prefix else HIDDEN
 
 
 class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
@@ -58,7 +59,7 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
     def within(self, prefix: Sequence[str]) -> Self:
         """Return the items whose namespace starts with these labels."""
         start, end = range_of(prefix)
-        return self.filter(namespace__gte=start, namespace__lt=end) if end else self
+        return self.filter(namespace__gte=start, namespace__lt=end)
 
     def in_order(self) -> Self:
         """Order the items of one owner by namespace and key."""

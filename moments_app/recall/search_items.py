@@ -66,7 +66,7 @@ def search_items(
 _NAMESPACES_SQL = """
 WITH RECURSIVE item AS NOT MATERIALIZED (
     SELECT user_id, application_id, namespace FROM moments_app_storeditem
-    WHERE application_id = %(application)s AND {owner} AND (%(end)s::text IS NULL OR namespace < %(end)s)
+    WHERE application_id = %(application)s AND {owner} AND namespace < %(end)s
         AND (expires_at IS NULL OR expires_at > statement_timestamp())
 ), found AS (
     (

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from moments_app.models import Job, StoredItem
-from moments_app.models.stored_item import KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
+from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
 from moments_app.recall.index_words import index_words
 from moments_app.recall.search_items import list_namespaces, search_items
 from moments_app.reports.housekeeping import prune_items
@@ -385,6 +385,18 @@ class TestLists:
         assert keys(furnished, limit=2, offset=10) == ["k1", "k2"]
         answer = furnished.post("items/search", {"after": TURIN, "offset": 1})
         assert errors(answer) == {"offset": "contradictory"}
+
+    def test_hidden_items_are_returned_only_to_requests_that_name_their_first_label(self, service: Api) -> None:
+        hidden = [f"{HIDDEN}checkpoints", "a"]
+        put(service, "hidden", hidden)
+        put(service, "shown", ["\U0010fffe"])
+        assert keys(service) == keys(service, query="kilns") == ["shown"]
+        assert namespaces(service) == namespaces(service, prefix=["*"]) == [["\U0010fffe"]]
+        assert namespaces(service, suffix=["a"]) == []
+        for prefix in (hidden, hidden[:1]):
+            assert keys(service, namespace=prefix) == keys(service, namespace=prefix, query="kilns") == ["hidden"]
+            assert namespaces(service, prefix=prefix) == [hidden]
+        assert len(got(service, {"namespace": hidden, "key": "hidden"})) == 1
 
     @pytest.mark.parametrize(
         ("wanted", "found"),
