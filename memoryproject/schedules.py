@@ -20,7 +20,7 @@ from moments_app.jobs.process import Timing, processes
 from moments_app.models import Job
 from moments_app.models.job import TASK
 from moments_app.recall.index_words import index_words
-from moments_app.reports.housekeeping import housekeeping, prune_receipts
+from moments_app.reports.housekeeping import housekeeping, prune_items, prune_receipts
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.clock import TOLERANCE, PutBack, database_now
 from sessions_app.models.session import CHECKED_EVERY
@@ -63,6 +63,7 @@ def schedules() -> dict[str, Scheduled]:
     found = [
         Scheduled("index_words", index_words, Timing(minutes=1)),
         Scheduled("compact_sessions", compact_sessions, Timing(minutes=CHECKED_EVERY // timedelta(minutes=1))),
+        Scheduled("prune_items", prune_items, Timing(minutes=10)),
         Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
         Scheduled("housekeeping", housekeeping, Timing(daily_at=time(4))),
         Scheduled("put_times_back", put_times_back, Timing(daily_at=time(2))),

@@ -1,11 +1,13 @@
 """The item store: JSON values that an application stores under a namespace and a key."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Self
 
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
-from django.db.models import Func, Q, Value
+from django.db.models import DurationField, ExpressionWrapper, F, Func, Q, Value
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from sessions_app.lexemes import VERSION
@@ -16,9 +18,11 @@ LABELS_MAX = 20
 NAMESPACE_MAX = 255  # characters of all labels together
 KEY_MAX = 255
 TEXT_MAX = 50_000
+TTL_MIN, TTL_MAX = 0.01, 10 * 365 * 24 * 60.0  # minutes
 WORDS_MAX_BYTES = 1_000_000  # maximum text per request that is indexed immediately
 END = "\x1f"  # ends each label of a stored namespace
 AFTER_END = chr(ord(END) + 1)
+HIDDEN = "\U0010ffff"  # starts first labels that are left out unless a request names them
 
 # A path in a value, a comparison, and the JSON value to compare with.
 Condition = tuple[list[str], str, Any]
@@ -34,10 +38,10 @@ def labels(namespace: str) -> list[str]:
     return namespace.split(END)[:-1]
 
 
-def range_of(prefix: Sequence[str]) -> tuple[str, str | None]:
-    """Return the first stored namespace with this prefix, and the first one after them; None if there is no prefix."""
+def range_of(prefix: Sequence[str]) -> tuple[str, str]:
+    """Return the first stored namespace with this prefix, and the first one after them."""
     start = stored(prefix)
-    return start, start[:-1] + AFTER_END if prefix else None
+    return start, start[:-1] + AFTER_END if prefix else HIDDEN
 
 
 class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
@@ -45,10 +49,17 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         """Return the items of a user, or the items of an application that belong to no user."""
         return self.filter(user=user, application=application)
 
+    def live(self) -> Self:
+        """Return the items that have not expired."""
+        return self.filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
+
+    def expired(self) -> Self:
+        return self.filter(expires_at__lte=Now())
+
     def within(self, prefix: Sequence[str]) -> Self:
         """Return the items whose namespace starts with these labels."""
         start, end = range_of(prefix)
-        return self.filter(namespace__gte=start, namespace__lt=end) if end else self
+        return self.filter(namespace__gte=start, namespace__lt=end)
 
     def in_order(self) -> Self:
         """Order the items of one owner by namespace and key."""
@@ -84,6 +95,7 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         by_address = {(item.namespace, item.key): item for item in items}
         indexed = 0
         for item in by_address.values():
+            item.expires_at = None if item.ttl is None else Now() + timedelta(minutes=item.ttl)
             indexed += len(item.text.encode())
             if indexed > WORDS_MAX_BYTES:
                 vars(item)["search_vector"], item.search_version = "", 0
@@ -91,9 +103,21 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
             [by_address[address] for address in sorted(by_address)],  # in one order, to avoid deadlocks
             update_conflicts=True,
             unique_fields=["user", "application", "namespace", "key"],
-            update_fields=["value", "text", "search_vector", "search_version", "updated_at"],
+            update_fields=[
+                *("value", "text", "search_vector", "search_version", "ttl", "expires_at", "updated_at"),
+            ],
         )
         return len(by_address)
+
+    def restart_ttl(self, items: Sequence["StoredItem"]) -> None:
+        """Let items with a time to live expire that much later than now.
+
+        Skip items that another transaction is changing, because a read must not wait for them.
+        """
+        if expiring := [item.pk for item in items if item.ttl is not None]:
+            free = self.filter(pk__in=expiring).select_for_update(skip_locked=True, no_key=True)
+            minutes = ExpressionWrapper(F("ttl") * timedelta(minutes=1), output_field=DurationField())
+            self.filter(pk__in=free.values("pk")).update(expires_at=Now() + minutes)
 
 
 class StoredItem(Searched):
@@ -121,6 +145,15 @@ class StoredItem(Searched):
     text = models.TextField(
         blank=True, help_text="The text that searches look in. If it is blank, searches don't find the item."
     )
+    ttl = models.FloatField(
+        "time to live",
+        null=True,
+        blank=True,
+        help_text="Minutes from the latest write or read until the item expires. Blank if the item doesn't expire.",
+    )
+    expires_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the item expires if it isn't read or written before."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
 
@@ -138,6 +171,7 @@ class StoredItem(Searched):
         indexes = [
             GinIndex(fields=["search_vector"], name="item_search"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="item_unindexed"),
+            models.Index(fields=["expires_at"], condition=Q(expires_at__isnull=False), name="item_expires"),
         ]
 
     def __str__(self) -> str:

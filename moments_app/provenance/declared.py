@@ -14,6 +14,7 @@ from moments_app.models import (
     EntityLink,
     EpisodeDraft,
     FactEmbedding,
+    ItemEmbedding,
     Job,
     KeptExchange,
     KnownPerson,
@@ -36,7 +37,7 @@ from moments_app.models import (
     Word,
 )
 from moments_app.models.moment import WRITTEN, Episode
-from moments_app.models.stored_item import KEY_MAX, TEXT_MAX
+from moments_app.models.stored_item import KEY_MAX, TEXT_MAX, TTL_MAX, TTL_MIN
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.provenance import erase
@@ -315,14 +316,17 @@ declare(
         File(
             "items",
             about="items that the application stored under a namespace and a key",
-            fields="namespace key value text created_at updated_at",
+            fields="namespace key value text ttl expires_at created_at updated_at",
             columns=(Labels("namespace"),),
             types={
                 "key": Annotated[str, StringConstraints(min_length=1, max_length=KEY_MAX)],
                 "value": dict[str, Any],
                 "text": Annotated[str, StringConstraints(max_length=TEXT_MAX)],
+                "ttl": Annotated[float, Field(ge=TTL_MIN, le=TTL_MAX)] | None,
             },
+            missing={"ttl": None, "expires_at": None},
             order=("namespace", "key"),
+            rows=lambda user: StoredItem.objects.filter(user=user).live(),
             is_newer=True,
             may_be_there=True,
         ),
@@ -404,6 +408,11 @@ declare(
             left_alone="it is removed with its text",
             imported=ask,
         )
-        for model, ask in ((FactEmbedding, embed_memories), (MomentEmbedding, None), (TurnEmbedding, embed_turns))
+        for model, ask in (
+            (FactEmbedding, embed_memories),
+            (MomentEmbedding, None),
+            (ItemEmbedding, None),
+            (TurnEmbedding, embed_turns),
+        )
     ),
 )

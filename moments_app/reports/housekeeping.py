@@ -22,6 +22,7 @@ from moments_app.models import (
     KeptExchange,
     MemoryAtom,
     ServedLine,
+    StoredItem,
     WebhookDelivery,
 )
 from moments_app.streams.timeline import end_past_plans
@@ -93,15 +94,25 @@ def _delete(rows: QuerySet[Any]) -> int:
 
 @dataclass(frozen=True)
 class Pruned:
-    """The number of deleted receipts."""
+    """The number of deleted rows."""
 
-    receipts: int
+    rows: int
 
     def __str__(self) -> str:
-        return f"deleted: {self.receipts}"
+        return f"deleted: {self.rows}"
 
 
 def prune_receipts(*, dry_run: bool = False) -> Pruned:
     """Delete served contexts after `MEMORY_CONTEXT__RECEIPT_DAYS` days."""
     expired = ContextReceipt.objects.expired()
     return Pruned(expired.count() if dry_run else expired.delete()[0])
+
+
+def prune_items(*, dry_run: bool = False) -> Pruned:
+    """Delete expired items of the item store.
+
+    Args:
+        dry_run: only count.
+    """
+    expired = StoredItem.objects.expired().only("pk")  # otherwise their values would be read
+    return Pruned(expired.count() if dry_run else _delete(expired))

@@ -243,6 +243,15 @@ class IntegerField(serializers.IntegerField):
         return super().to_internal_value(int(data) if isinstance(data, float) and data.is_integer() else data)
 
 
+class NumberField(serializers.FloatField):
+    """A number. In JSON, strings and booleans are rejected."""
+
+    def to_internal_value(self, data: Any) -> float:
+        if isinstance(data, str | bool):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
 class UUIDField(serializers.UUIDField):
     """A UUID with dashes."""
 

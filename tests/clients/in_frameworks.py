@@ -2,15 +2,25 @@
 
 import asyncio
 import sys
-from typing import Any
+import time
+from collections.abc import AsyncIterator
+from operator import add
+from typing import Annotated, Any, TypedDict
 
 import httpx2
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.capabilities import BASE_CAPABILITIES
+from langgraph.checkpoint.serde.types import ERROR
+from langgraph.graph import START, StateGraph
 from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
+from langgraph.types import Command, interrupt
 
 from memory_platform.client import AsyncMemory, Client, Memory
 from memory_platform.client.langchain import MemoryChatHistory
 from memory_platform.client.langgraph import MemoryStore
+from memory_platform.client.langgraph_checkpoints import MemoryCheckpointer
 from memory_platform.client.openai_agents import MemorySession
 
 URL, KEY = sys.argv[1:]
@@ -68,6 +78,23 @@ def use_a_store() -> None:
         assert store.search(("index",), query="glass") == []
         assert [item.key for item in store.search(("index",), query="pots")] == ["some"]
         assert memory.sessions()["sessions"] == []
+
+
+def let_items_expire() -> None:
+    """An item expires after the time to live, which reads restart."""
+    with Memory("ttl", url=URL, key=KEY) as memory:
+        store = MemoryStore(memory, ttl={"default_ttl": 1.2 / 60})
+        store.put(("n",), "read", {"text": "kilns"})
+        store.put(("n",), "left", {"text": "kilns"})
+        store.put(("n",), "kept", {"text": "kilns"}, ttl=None)
+        for _ in range(3):
+            time.sleep(0.7)
+            assert store.get(("n",), "read")
+            assert [item.key for item in store.search(("n",), filter={"text": "felt"})] == []
+        assert [item.key for item in store.search(("n",), refresh_ttl=False)] == ["kept", "read"]
+        time.sleep(1.3)
+        read, kept = store.batch([GetOp(("n",), "read"), GetOp(("n",), "kept", refresh_ttl=False)])
+        assert read is None and kept.value == {"text": "kilns"}
 
 
 def use_a_store_in_batches() -> None:
@@ -147,6 +174,79 @@ def share_a_store() -> None:
         assert store.get(("memories", "bo"), "kiln") and store.get(("settings",), "color")
 
 
+async def check_the_checkpointer() -> None:
+    """A checkpointer passes LangGraph's own tests of checkpointers."""
+
+    async def made() -> AsyncIterator[MemoryCheckpointer]:
+        with Memory("checkpoints", url=URL, key=KEY) as memory:
+            yield MemoryCheckpointer(memory)
+
+    report = await validate(checkpointer_test(name="MemoryCheckpointer")(made))
+    for capability in BASE_CAPABILITIES:
+        result = report.results[capability.value]
+        assert result.passed, (capability, result.failures)
+
+
+def list_checkpoints() -> None:
+    """Checkpoints are listed newest first, whatever their ids and sizes, and writes of a task are stored once."""
+    with Memory("threads", url=URL, key=KEY) as memory:
+        checkpointer = MemoryCheckpointer(memory)
+        config: dict[str, Any] = {"configurable": {"thread_id": "t" * 300, "checkpoint_ns": "a|b" * 100}}
+        put = config
+        for name in ("a", "b", "ba", "c"):
+            checkpoint = {**empty_checkpoint(), "id": name, "channel_values": {"text": name * 1_000_000}}
+            put = checkpointer.put(put, checkpoint, {"step": len(name)}, {})
+        assert [one.checkpoint["id"] for one in checkpointer.list(config)] == ["c", "ba", "b", "a"]
+        found = list(checkpointer.list(None, before=put, filter={"step": 1}, limit=1))
+        assert [one.checkpoint["channel_values"]["text"] for one in found] == ["b" * 1_000_000]
+        assert found[0].parent_config["configurable"]["checkpoint_id"] == "a"
+        checkpointer.put_writes(put, [("n", 1), ("m", "m" * 400_000)], "task 2", "2")
+        checkpointer.put_writes(put, [("n", 2), (ERROR, "x")], "task 2", "2")
+        checkpointer.put_writes(put, [(ERROR, "y")], "task 2", "2")
+        checkpointer.put_writes(put, [("n", number) for number in range(101)], "task 1", "1")
+        latest = checkpointer.get_tuple(config)
+        assert latest and latest.config == put
+        first = [("task 1", "n", number) for number in range(101)]
+        second = [("task 2", ERROR, "y"), ("task 2", "n", 1), ("task 2", "m", "m" * 400_000)]
+        assert latest.pending_writes == first + second
+        checkpointer.put_writes({"configurable": {**put["configurable"], "checkpoint_id": "d"}}, [("n", 1)], "task")
+        assert checkpointer.get_tuple(config) == latest
+        other = MemoryCheckpointer(Memory("others", url=URL, key=KEY))
+        assert other.get_tuple(config) is None and list(other.list(None)) == []
+        store = MemoryStore(memory)
+        assert store.list_namespaces() == store.search(()) == []  # a store doesn't return checkpoints
+        checkpointer.delete_thread("t" * 300)
+        assert list(checkpointer.list(None)) == []
+
+
+def resume_a_graph() -> None:
+    """A graph that waits for an answer continues with another client. Its checkpoints are erased with the user."""
+
+    class State(TypedDict):
+        said: Annotated[list[str], add]
+
+    def ask(state: State) -> dict[str, Any]:
+        return {"said": [interrupt("Where is the kiln?")]}
+
+    def built(memory: Memory) -> Any:
+        builder = StateGraph(State).add_node("greet", lambda state: {"said": ["Hello."]}).add_node("ask", ask)
+        builder.add_edge(START, "greet").add_edge("greet", "ask")
+        return builder.compile(checkpointer=MemoryCheckpointer(memory))
+
+    config: Any = {"configurable": {"thread_id": "1"}}
+    with Memory("graph", url=URL, key=KEY) as memory:
+        assert built(memory).invoke({"said": []}, config)["__interrupt__"][0].value == "Where is the kiln?"
+    with Memory("graph", url=URL, key=KEY) as memory:
+        graph = built(memory)
+        assert graph.get_state(config).next == ("ask",)
+        assert asyncio.run(graph.ainvoke(Command(resume="In Turin."), config)) == {"said": ["Hello.", "In Turin."]}
+        states = list(graph.get_state_history(config))
+        assert [state.values["said"] for state in states[:2]] == [["Hello.", "In Turin."], ["Hello."]]
+        assert graph.get_state(states[1].config).next == ("ask",)
+        memory.erase()
+        assert graph.get_state(config).values == {}
+
+
 def use_a_history() -> None:
     """Messages are returned unchanged."""
     with Memory("history", url=URL, key=KEY) as memory:
@@ -170,8 +270,12 @@ def use_a_history() -> None:
 if __name__ == "__main__":
     asyncio.run(use_a_session())
     use_a_store()
+    let_items_expire()
     use_a_store_in_batches()
     list_namespaces_of_a_store()
     share_a_store()
+    asyncio.run(check_the_checkpointer())
+    list_checkpoints()
+    resume_a_graph()
     use_a_history()
     sys.stdout.write("All checks passed.\n")

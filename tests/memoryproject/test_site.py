@@ -114,6 +114,7 @@ def test_schedules_are_registered_once_and_changed_intervals_are_restored(transa
         "form_memories": 10,
         "embed": 10,
         "embed_all": 10,
+        "prune_items": 10,
         "prune_receipts": 60,
         "housekeeping": None,
         "index_archived": None,

@@ -13,23 +13,30 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import StoredItem
+from moments_app.models.embedding import ask_to_embed
 from moments_app.models.stored_item import (
     END,
     KEY_MAX,
     LABELS_MAX,
     NAMESPACE_MAX,
     TEXT_MAX,
+    TTL_MAX,
+    TTL_MIN,
     Condition,
     StoredItemQuerySet,
     labels,
     stored,
     text_of,
 )
+from moments_app.recall.query_vector import with_vector
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search_items import BEST, list_namespaces, search_items
 from sessions_app.api.fields import (
     CONTRADICTORY,
+    BooleanField,
     IntegerField,
     JsonObjectField,
+    NumberField,
     StrictSerializer,
     TextField,
     WordsField,
@@ -120,6 +127,13 @@ class ItemInput(ItemAddress):
         help_text="The text that searches look in. Default: all texts in the value. If it is blank, searches don't "
         "find the item.",
     )
+    ttl = NumberField(
+        min_value=TTL_MIN,
+        max_value=TTL_MAX,
+        allow_null=True,
+        default=None,
+        help_text="Minutes from the latest write or read until the item expires. Default: the item doesn't expire.",
+    )
 
 
 class ItemsInput(PersonQuery):
@@ -138,6 +152,16 @@ class AddressesInput(PersonQuery):
     )
 
 
+class Reading(StrictSerializer):
+    """Whether returned items count as read."""
+
+    refresh_ttl = BooleanField(default=True, help_text="Whether the time to live of the returned items starts again.")
+
+
+class WantedItems(Reading, AddressesInput):
+    """Addresses of the items to return."""
+
+
 class ItemsPage(PersonQuery):
     """A page of items."""
 
@@ -145,15 +169,15 @@ class ItemsPage(PersonQuery):
     offset = IntegerField(min_value=0, max_value=1_000_000, default=0)
 
 
-class ItemsQuery(ItemsPage):
+class ItemsQuery(Reading, ItemsPage):
     """The items to return."""
 
     namespace = NamespaceField(default=list, help_text="Return only items whose namespace starts with these labels.")
     query = WordsField(
         max_length=QUERY_MAX_CHARS,
         required=False,
-        help_text=f"Return only items whose text has words of the query: the best {BEST}, best first. Default: all "
-        "items, ordered by namespace and key.",
+        help_text=f"Return only the {BEST} items whose text matches the query best by words and by meaning, best "
+        "first. Default: all items, ordered by namespace and key.",
     )
     filter = FilterField(
         required=False,
@@ -200,7 +224,7 @@ class ItemAnswer(serializers.ModelSerializer[StoredItem]):
 
     class Meta:
         model = StoredItem
-        fields: tuple[str, ...] = ("namespace", "key", "value", "created_at", "updated_at")
+        fields: tuple[str, ...] = ("namespace", "key", "value", "ttl", "created_at", "updated_at")
 
 
 class FetchedItems(serializers.Serializer[Any]):
@@ -215,7 +239,8 @@ class FoundItem(ItemAnswer):
     score = serializers.FloatField(
         default=None,
         allow_null=True,
-        help_text="How well the item matches the query. Null if the request has no query.",
+        help_text="How well the item matches the query, compared with the other items of this response. Null if the "
+        "request has no query.",
     )
 
     class Meta(ItemAnswer.Meta):
@@ -227,6 +252,7 @@ class ItemsAnswer(serializers.Serializer[Any]):
 
     items = FoundItem(many=True)
     has_more = serializers.BooleanField()
+    degraded = serializers.BooleanField(help_text="True if only words were searched, because the query has no vector.")
 
 
 class NamespacesAnswer(serializers.Serializer[Any]):
@@ -251,17 +277,18 @@ class DeletedAnswer(serializers.Serializer[Any]):
 class ItemViewSet(PersonViewSet[StoredItem]):
     """The item store. All calls are POST, because an address can be too long for a URL."""
 
-    inputs = {"create": ItemsInput, "retrieve": AddressesInput, "destroy": AddressesInput, "search": ItemsQuery}
+    inputs = {"create": ItemsInput, "retrieve": WantedItems, "destroy": AddressesInput, "search": ItemsQuery}
     answers = {"create": StoredAnswer, "retrieve": FetchedItems, "destroy": DeletedAnswer, "search": ItemsAnswer}
     scopes = {"retrieve": "read", "search": "read", "list": "read"}
     creates_person = ("create",)
+    own_transaction = ("search",)
     about_nobody = (*inputs, "list")
 
     def get_queryset(self) -> StoredItemQuerySet:
         """Return the items of the person. If the request names no person: those that belong to no person."""
         if self.person is None and not self.is_nobodys:
             return StoredItem.objects.none()
-        return StoredItem.objects.of(self.person, self.application).defer("text", "search_vector")
+        return StoredItem.objects.of(self.person, self.application).live().defer("text", "search_vector")
 
     @property
     def is_nobodys(self) -> bool:
@@ -272,37 +299,58 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         """Store items. An item replaces the item with the same namespace and key."""
         owner = {"user": self.person, "application_id": self.application}
         items = [StoredItem(**owner, **_columns(item)) for item in self.validated_data["items"]]
-        return Response({"stored": StoredItem.objects.put(items)})
+        count = StoredItem.objects.put(items)
+        if any(item.text for item in items):
+            ask_to_embed(self.actor, user_id=self.person.pk if self.person else None)
+        return Response({"stored": count})
 
     def retrieve(self, request: Request) -> Response:
         """Return the items at some addresses, in the order of the addresses."""
         found = {(item.namespace, item.key): item for item in self.at_addresses()}
         wanted = [(stored(item["namespace"]), item["key"]) for item in self.validated_data["items"]]
         items = [found[address] for address in dict.fromkeys(wanted) if address in found]
+        self.note_read(items)
         return self.answer({"items": items})
 
     def destroy(self, request: Request) -> Response:
         """Delete the items at some addresses."""
         held = self.at_addresses().select_for_update(of=("self",)).in_order()  # ordered as in `put`: no deadlocks
-        deleted, _by_table = StoredItem.objects.filter(pk__in=[item.pk for item in held]).delete()
-        return self.answer({"deleted": deleted})
+        own = StoredItem.objects.filter(pk__in=list(held.values_list("pk", flat=True))).only("pk")
+        _rows, by_table = own.delete()
+        return self.answer({"deleted": by_table.get(StoredItem._meta.label, 0)})
 
     def search(self, request: Request) -> Response:
         """Search or list items."""
         asked = self.validated_data
-        if "query" in asked:
-            items, has_more = self.page_of(self.found())
-        else:
-            rows = self.get_queryset().within(asked["namespace"]).fitting(asked.get("filter", [])).in_order()
-            items, has_more = self.page_of(rows.after(**asked["after"]) if "after" in asked else rows)
-        return self.answer({"items": items, "has_more": has_more})
+        query = with_vector(RecallRequest(asked["query"])) if "query" in asked else None
+        with self.transaction():
+            if query:
+                items, has_more = self.page_of(self.found(query))
+            else:
+                rows = self.get_queryset().within(asked["namespace"]).fitting(asked.get("filter", [])).in_order()
+                items, has_more = self.page_of(rows.after(**asked["after"]) if "after" in asked else rows)
+            self.note_read(items)
+        degraded = query is not None and query.degraded
+        return self.answer({"items": items, "has_more": has_more, "degraded": degraded})
 
-    def found(self) -> Sequence[StoredItem]:
+    def note_read(self, items: Sequence[StoredItem]) -> None:
+        """Start the time to live of these items again, unless the request says otherwise."""
+        if self.validated_data["refresh_ttl"]:
+            StoredItem.objects.restart_ttl(items)
+
+    def found(self, query: RecallRequest) -> Sequence[StoredItem]:
         """Return the items that match the query, best first, up to the end of the requested page."""
         asked = self.validated_data
-        most, conditions = asked["offset"] + asked["limit"] + 1, asked.get("filter", [])
+        if self.person is None and not self.is_nobodys:
+            return []
         scores = search_items(
-            self.person, self.application, asked["namespace"], asked["query"], conditions=conditions, most=most
+            self.person,
+            self.application,
+            asked["namespace"],
+            query.text,
+            vector=query.searched_vector,
+            conditions=asked.get("filter", []),
+            most=asked["offset"] + asked["limit"] + 1,
         )
         items = self.get_queryset().in_bulk(scores)
         for pk, item in items.items():
@@ -348,4 +396,5 @@ class ItemNamespaceViewSet(ItemViewSet):
 def _columns(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a valid item as the columns of its row."""
     text = item["text"] if "text" in item else text_of(item["value"])
-    return {"namespace": stored(item["namespace"]), "key": item["key"], "value": item["value"], "text": text}
+    values = {name: item[name] for name in ("key", "value", "ttl")}
+    return {"namespace": stored(item["namespace"]), "text": text, **values}

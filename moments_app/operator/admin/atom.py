@@ -286,7 +286,7 @@ class StoredItemAdmin(PageAdmin):
     search_help_text = "Words from the value, or the start of a user_id"
     when_empty = "No stored items yet. Items that an application puts into the item store are listed here."
     ordering = ("-id",)
-    fields = ("key", "labels", "value", "user_link", ("created_at", "updated_at"))
+    fields = ("key", "labels", "value", "user_link", ("created_at", "updated_at"), ("ttl", "expires_at"))
     readonly_fields = ("labels", "user_link")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StoredItem]:

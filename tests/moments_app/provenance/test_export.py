@@ -433,6 +433,7 @@ class TestAsking:
             "FactEmbedding",
             "MomentEmbedding",
             "TurnEmbedding",
+            "ItemEmbedding",
         }
         exported = {
             "Session",

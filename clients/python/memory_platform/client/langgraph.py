@@ -16,6 +16,7 @@ from langgraph.store.base import (
     Result,
     SearchItem,
     SearchOp,
+    TTLConfig,
     get_text_at_path,
     tokenize_path,
 )
@@ -37,15 +38,18 @@ class MemoryStore(BaseStore):
             application, which belong to no user.
         user_label: The position of the label that is the `user_id` in each namespace: 1 for `("memories", user_id)`.
             The items then belong to this user.
+        ttl: The default time to live, and whether reads restart it. Expired items are never returned.
     """
 
-    def __init__(self, memory: Memory, *, user_label: int | None = None) -> None:
-        self._memory, self._user_label = memory, user_label
+    supports_ttl = True
+
+    def __init__(self, memory: Memory, *, user_label: int | None = None, ttl: TTLConfig | None = None) -> None:
+        self._memory, self._user_label, self.ttl_config = memory, user_label, ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations, first reads and then puts. Of several puts at an address, the last one counts."""
         ops = list(ops)
-        gets = [(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
+        gets = [op for op in ops if isinstance(op, GetOp)]
         found = {(item.namespace, item.key): item for item in self._items_at(gets)}
         results: list[Result] = []
         puts: dict[Address, PutOp] = {}
@@ -72,13 +76,19 @@ class MemoryStore(BaseStore):
         self._send_in_parts("items/delete", [_address(op.namespace, op.key) for op in ops if op.value is None])
         self._send_in_parts("items", [_item(op) for op in ops if op.value is not None])
 
-    def _items_at(self, addresses: Sequence[Address]) -> Iterator[Item]:
-        unique = [_address(*address) for address in dict.fromkeys(addresses)]
-        for answer in self._send_in_parts("items/get", unique):
-            yield from (Item(**_fields(item)) for item in answer["items"])
+    def _items_at(self, ops: Sequence[GetOp]) -> Iterator[Item]:
+        refreshed: dict[Address, bool] = {}
+        for op in ops:
+            address = op.namespace, op.key
+            refreshed[address] = refreshed.get(address, False) or op.refresh_ttl
+        for refresh_ttl in (True, False):
+            wanted = [_address(*address) for address, is_refreshed in refreshed.items() if is_refreshed is refresh_ttl]
+            for answer in self._send_in_parts("items/get", wanted, refresh_ttl=refresh_ttl):
+                yield from (Item(**_fields(item)) for item in answer["items"])
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         asked = {"namespace": op.namespace_prefix, "query": op.query or None, "filter": op.filter or None}
+        asked["refresh_ttl"] = op.refresh_ttl
         pages = self._pages("items/search", "items", asked, op, user_id=self._user_of(op.namespace_prefix))
         return [SearchItem(**_fields(item), score=item["score"]) for item in pages]
 
@@ -110,13 +120,13 @@ class MemoryStore(BaseStore):
             has_more = answer["has_more"]
         return found
 
-    def _send_in_parts(self, path: str, items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def _send_in_parts(self, path: str, items: Sequence[Mapping[str, Any]], **asked: Any) -> list[Any]:
         """Send items in requests of at most `ITEMS`, grouped by user. Return the results."""
         by_user: defaultdict[str | None, list[Mapping[str, Any]]] = defaultdict(list)
         for item in items:
             by_user[self._user_of(item["namespace"])].append(item)
         return [
-            self._call(path, {"user_id": user_id, "items": own[start : start + ITEMS]})
+            self._call(path, {"user_id": user_id, "items": own[start : start + ITEMS], **asked})
             for user_id, own in by_user.items()
             for start in range(0, len(own), ITEMS)
         ]
@@ -136,7 +146,7 @@ def _address(namespace: tuple[str, ...], key: str) -> dict[str, Any]:
 
 def _item(op: PutOp) -> dict[str, Any]:
     """Return the item that an operation stores. Its `index` lists the searchable fields."""
-    item = {**_address(op.namespace, op.key), "value": op.value}
+    item = {**_address(op.namespace, op.key), "value": op.value, "ttl": op.ttl}
     if op.index is None:
         return item
     texts = [text for path in op.index or () for text in get_text_at_path(op.value, tokenize_path(path))]
