@@ -138,7 +138,7 @@ def main() -> None:
         os.environ |= {"CHAT__UPSTREAM_BASE_URL": upstream.base_url, "CHAT__UPSTREAM_API_KEY": "a-key"}
         run = Run(Path(folder) / "data").serve()
         try:
-            found = re.search(r"operator / (\S+)", run.printed)
+            found = re.search(r"operator, password (\S+)", run.printed)
             assert found, run.printed
             take(f"http://127.0.0.1:{run.port}", found[1])
         finally:
