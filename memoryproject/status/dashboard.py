@@ -157,7 +157,9 @@ def _context_chart(activity: Activity) -> Chart:
     whole, labels = activity.whole, _labels(activity)
     bars = [(label, float(day.context_tokens)) for label, day in zip(labels, activity.days, strict=True)]
     share = whole.context_tokens / whole.transcript_tokens if whole.transcript_tokens else None
-    told = f"{intcomma(whole.context_tokens)}" + (f", {share:.0%} of transcripts" if share is not None else "")
+    told = f"{intcomma(whole.context_tokens)}" + (
+        f", {share:.0%} of transcripts" if share is not None and share <= 1 else ""
+    )
     transcripts = [float(day.transcript_tokens) for day in activity.days]
     return bar_chart("Tokens in contexts", told, bars, is_whole=True, compared=("Tokens in transcripts", transcripts))
 

@@ -5,7 +5,7 @@ from sessions_app.migrations._state_only import StateOnly
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0130_help_texts")]
+    dependencies = [("moments_app", "0133_vectors_of_items")]
 
     operations = [
         StateOnly(

@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     atomic = False
 
-    dependencies = [("moments_app", "0130_help_texts")]
+    dependencies = [("moments_app", "0134_help_texts")]
 
     operations = [
         AddIndexConcurrently(

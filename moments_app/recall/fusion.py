@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from heapq import nlargest
 from statistics import fmean
 from typing import TypeVar

@@ -15,6 +15,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
     list_select_related = ("session", "user")
     open_lookups = ("session__id__exact",)
     ordering = ("-id",)
+    when_empty = "No archives yet. Retention archives turns that are past their retention period."
 
     @admin.display(description="Turns")
     def turns(self, archive: Archive) -> str:

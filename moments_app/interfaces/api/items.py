@@ -28,7 +28,7 @@ from moments_app.models.stored_item import (
     stored,
     text_of,
 )
-from moments_app.recall.query_vector import with_vector
+from moments_app.recall.query import with_vector
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search_items import BEST, list_namespaces, search_items
 from sessions_app.api.fields import (

@@ -82,15 +82,20 @@ class RetractionAdmin(AskedForAdmin):
     list_select_related = ("session", "user", "stream")
     list_filter = (("undone_at", admin.EmptyFieldListFilter),)
     ordering = ("-id",)
+    when_empty = "No retractions yet. To retract turns, tick them in a session's transcript."
     actions = ("undo_selected",)
     form_page = RetractionForm
     views = (CheckRetraction, UndoRetraction)
     fields = (
-        ("session", "user", "stream"),
-        ("sequences", "item_ids", "entity_ids"),
+        ("session", "whose"),
+        "turns",
         "reason",
         ("by", "created_at", "undone_at", "retraction_id"),
     )
+
+    @admin.display(description="Turns")
+    def turns(self, retraction: Retraction) -> str:
+        return ", ".join(map(str, retraction.sequences or ())) or "–"
 
     @admin.display(description="User", ordering="user")
     def whose(self, retraction: Retraction) -> str:

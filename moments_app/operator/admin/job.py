@@ -20,9 +20,10 @@ from memoryproject.schedules import PAUSED, UnknownSchedule, is_late, schedule_n
 from moments_app.jobs.steer import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
+from moments_app.operator.admin.filters import TitleFilter
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.ask_first import asks_first
-from sessions_app.admin.base import LogAdmin, NewestValuesFilter, ReadOnlyAdmin, one_line
+from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line
 from sessions_app.admin.event import WRITTEN
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
@@ -158,22 +159,12 @@ class StateFilter(admin.SimpleListFilter):
         return narrowed(queryset)
 
 
-class ProcessFilter(NewestValuesFilter):
-    """Jobs of a process."""
-
-    def choices(self, changelist: Any) -> Iterator[Any]:
-        """Show the titles of processes."""
-        first, *others = super().choices(changelist)
-        yield first
-        yield from ({**choice, "display": title_of(str(choice["display"]))} for choice in others)
-
-
 @admin.register(Job)
 class JobAdmin(LogAdmin):
     """Jobs with their outcome. Failed jobs can be retried, and open ones canceled."""
 
     list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
-    list_filter = (StateFilter, ("process", ProcessFilter))
+    list_filter = (StateFilter, ("process", TitleFilter))
     tells_of_people = False
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)

@@ -65,6 +65,7 @@ class SessionAdmin(PageAdmin):
     search_fields = ("session_id",)
     search_help_text = "Start of a session_id or user_id, or words from a turn or title"
     ordering = ("-last_activity_at", "-id")
+    when_empty = "No sessions yet. A session appears when an application stores its first message."
     change_page = Transcript
     form_page = SessionForm
     open_lookups = ("user__id__exact",)
@@ -91,8 +92,9 @@ class SessionAdmin(PageAdmin):
     fieldsets = (
         (None, {"fields": (("session_id", "user", "agent_id"), ("source", "status", "title"), "legal_hold")}),
         (
-            "Counters",
+            "Raw data",
             {
+                "classes": ("collapse",),
                 "fields": (
                     ("message_count", "total_tokens", "last_activity_at"),
                     ("live_from_sequence", "live_tokens", "last_moment_message_idx"),
@@ -228,6 +230,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     list_filter = (StatusFilter, UserFilter)
     open_lookups = ("session__id__exact", "user__id__exact")
     ordering = ("-id",)
+    when_empty = "No summaries yet. A job writes the first summary of a session after an answer."
     form_page = SummaryForm
     views = (RetrySummary,)
 
@@ -252,7 +255,9 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Status")
     def status_badge(self, summary: Summary) -> SafeString:
-        return format_html('<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.status)
+        return format_html(
+            '<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.get_status_display().lower()
+        )
 
     @admin.display(description="Continues")
     def base_link(self, summary: Summary) -> SafeString | str:
@@ -322,6 +327,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     list_select_related = ("session", "user")
     tells_of_people = False
     ordering = ("-created_at", "-id")
+    when_empty = "No served contexts. A context appears here when an application requests it."
     form_page = ReceiptForm
 
     def get_fieldsets(self, request: HttpRequest, obj: ContextReceipt | None = None) -> list[Any]:

@@ -132,7 +132,7 @@ def _groups_in_streams(parts: Sequence[InStreams]) -> list[Group]:
     tables = [table for found in parts[:1] for table in found.others if admin.site.is_registered(table)]
     return [
         _group("Facts and observations", (found.atoms for found in parts), _row),
-        _group("Lines of stream texts", (found.lines for found in parts), _row),
+        _group("Lines of memory texts", (found.lines for found in parts), _row),
         *(_group(_title(table), (found.others[table] for found in parts), _row) for table in tables),
     ]
 
@@ -353,7 +353,7 @@ class UndoRetraction(RowAction[Retraction]):
 
     def change(self, retraction: Retraction) -> str:
         undo = partial(undo_retraction, retraction, requested_by=self.actor)
-        message = f"{retraction} is undone."
+        message = f"The {retraction} is undone."
         self.attempt(retraction, undo, log="Undone.", message=message, about=str(retraction))
         return change_url(retraction)
 
