@@ -8,6 +8,7 @@ from memoryproject.management.commands.run import Command
 from sessions_app.models import ApiKey
 from tests.support.first_steps import blocks_in, commands_of, curl, printed, python_in
 from tests.support.live import live_site
+from tests.support.pictures import password_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -18,6 +19,7 @@ def test_the_first_run_ends_with_the_lines_of_the_readme() -> None:
     printed = StringIO()
     Command(stdout=printed)._say_where("http://127.0.0.1:8000", "…")
     assert [printed.getvalue().lstrip()] == [text for language, text in blocks_in(README) if not language]
+    assert password_in(printed.getvalue()) == "…"  # `make pictures` logs in with it
 
 
 def test_the_first_memory_of_the_readme_is_in_the_context_of_another_session() -> None:

@@ -131,6 +131,13 @@ def take(base_url: str, password: str) -> None:
         browser.close()
 
 
+def password_in(printed: str) -> str:
+    """Return the operator's password in the output of `make run`."""
+    found = re.search(r"operator, password (\S+)", printed)
+    assert found, printed
+    return found[1]
+
+
 def main() -> None:
     chromium.fetch()
     with TemporaryDirectory() as folder, OpenAIServer() as upstream:
@@ -138,9 +145,7 @@ def main() -> None:
         os.environ |= {"CHAT__UPSTREAM_BASE_URL": upstream.base_url, "CHAT__UPSTREAM_API_KEY": "a-key"}
         run = Run(Path(folder) / "data").serve()
         try:
-            found = re.search(r"operator, password (\S+)", run.printed)
-            assert found, run.printed
-            take(f"http://127.0.0.1:{run.port}", found[1])
+            take(f"http://127.0.0.1:{run.port}", password_in(run.printed))
         finally:
             run.stop()
 
