@@ -95,7 +95,9 @@ class RetractionAdmin(AskedForAdmin):
 
     @admin.display(description="Turns")
     def turns(self, retraction: Retraction) -> str:
-        return ", ".join(map(str, retraction.sequences or ())) or "–"
+        if retraction.sequences is None:
+            return "all" if retraction.session_id else "–"
+        return ", ".join(map(str, retraction.sequences))
 
     @admin.display(description="User", ordering="user")
     def whose(self, retraction: Retraction) -> str:

@@ -227,7 +227,8 @@ class JobAdmin(LogAdmin):
 
     @admin.display(description="About")
     def about(self, job: Job) -> str:
-        named = [(part,) for part in (job.user, job.session, job.stream) if part]
+        shared = job.stream.name if job.stream else ""  # only shared memory has a name; a person's text is the user's
+        named = [(part,) for part in (job.user, job.session, shared) if part]
         return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
 
     @admin.display(description="Queued")

@@ -126,8 +126,8 @@ class Who(FirstTab[UserProfile], PersonPage):
 
     def _now(self) -> dict[str, Any]:
         """Return the people in the person's memory, the stored data, and which operators read it."""
-        known = self.seen(KnownPerson.objects.for_user(self.row).with_statements().newest_first())
-        people, more = first_of(known, PEOPLE_SHOWN)
+        known = KnownPerson.objects.for_user(self.row).with_statements().newest_first()
+        people, more = first_of(self.seen(known), PEOPLE_SHOWN)
         return {
             "known_people": people,
             "more_people": more,
