@@ -88,7 +88,6 @@ class ApiKeyAdmin(PageAdmin):
 
     list_display = ("name", "state", "shown_prefix", "acts_for", "scope", "made_at", "expiry", "last_use")
     list_filter = (StateFilter, "scope")
-    applications = ("application",)
     list_select_related = ("user",)
     tells_of_people = False
     search_fields = ("name", "prefix")

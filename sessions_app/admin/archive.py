@@ -12,11 +12,8 @@ class ArchiveAdmin(ReadOnlyAdmin):
 
     list_display = ("name", "session", "user", "month", "turns", "turn_count", "byte_count")
     tells_of_people = False
-    applications = ("user__application",)
     list_select_related = ("session", "user")
-    search_fields = search_prefixes = ("session__session_id", "user__user_id")
     open_lookups = ("session__id__exact",)
-    search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
 
     @admin.display(description="Turns")

@@ -10,7 +10,8 @@ from django.contrib.admin.views.main import SEARCH_VAR
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, Q, QuerySet
+from django.core.paginator import Paginator
+from django.db.models import ForeignKey, Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.formats import date_format
@@ -18,12 +19,13 @@ from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.timezone import make_aware
 from unfold.admin import ModelAdmin
-from unfold.contrib.filters.admin import RangeDateFilter
+from unfold.contrib.filters.admin import FieldTextFilter, RangeDateFilter, TextFilter
 from unfold.paginator import InfinitePaginator
 from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
+from sessions_app.admin.links import link_column
 from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.admin.views.base import FormPage, OperatorView, RowView
 from sessions_app.database.several_servers import read_for_page
@@ -32,6 +34,10 @@ from sessions_app.lexemes import QUERY_MAX_CHARS
 FOUND = 1_000
 # The query parameters that limit a list to one person.
 NAMES_SOMEBODY = {"q", "user_id", "user__id__exact", "session__id__exact"}
+
+
+# Filters with a text or a date, which an operator enters and then submits.
+TYPED = (TextFilter, FieldTextFilter, RangeDateFilter)
 
 
 class LinesField(SimpleArrayField):
@@ -45,6 +51,20 @@ class LinesField(SimpleArrayField):
         if isinstance(value, str):
             value = "\n".join(line for line in value.splitlines() if line.strip())
         return super().to_python(value)
+
+
+def _refers(model: type[Model], name: str) -> bool:
+    """Return whether a model has a foreign key with this name to a table of the platform."""
+    column = next((column for column in model._meta.concrete_fields if column.name == name), None)
+    return isinstance(column, ForeignKey) and column.related_model._meta.app_label in ("sessions_app", "moments_app")
+
+
+def application_lookups(model: type[Model]) -> tuple[str, ...]:
+    """Return the lookups from a row to its application: its own, or that of its person or stream."""
+    own = ("application",) if _refers(model, "application") else ()
+    if own and not model._meta.get_field("application").null:
+        return own
+    return tuple(f"{name}__application" for name in ("user", "stream") if _refers(model, name)) + own
 
 
 def add_views(model: type[Model], *views: type[OperatorView]) -> None:
@@ -61,10 +81,13 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         change_page: The page of a row, instead of Django's form.
         form_page: Supplies the templates before and after that form.
         when_empty: The sentence that an empty list shows.
-        search_prefixes: A search finds rows where one of these fields starts with the term.
+        search_prefixes: A search finds rows where one of these fields starts with the term. If a list has no
+            `search_fields`, they are the ids of the rows' person and session.
         open_lookups: Lookups that URLs may filter by, in addition to the list's filters.
         tells_of_people: Whether the list shows more about people than their names.
-        applications: The lookups from a row to its application, one of which applies. Empty for site-wide rows.
+        applications: The lookups from a row to its application, one of which applies. By default those of the row's
+            person and stream. Empty for site-wide rows.
+        user_link, session_link: Columns with links to the rows' person and session.
     """
 
     show_full_result_count = False
@@ -77,13 +100,27 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     views: ClassVar[Sequence[type[OperatorView]]] = ()
     change_page: ClassVar[type[RowView[Any]] | None] = None
     form_page: ClassVar[type[FormPage[Any]]] = FormPage
-    search_prefixes: ClassVar[Sequence[str]] = ()
+    search_fields: Sequence[str] = ()
+    search_prefixes: Sequence[str] = ()
+    paginator: Any = Paginator
     open_lookups: ClassVar[Sequence[str]] = ()
     tells_of_people = True
-    applications: ClassVar[Sequence[str]] = ()
+    applications: Sequence[str] = ()
+    user_link = link_column("user", "User")
+    session_link = link_column("session", "Session")
 
     def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
+        self.applications = self.applications or application_lookups(model)
+        if not self.search_fields:
+            names = {"session_id": "session__session_id", "user_id": "user__user_id"}
+            found = {name: lookup for name, lookup in names.items() if _refers(model, lookup.split("__")[0])}
+            self.search_fields = self.search_prefixes = tuple(found.values())
+            self.search_help_text = f"Start of a {' or '.join(found)}" if found else ""
+        if _refers(model, "user") and self.paginator is Paginator:
+            self.paginator = InfinitePaginator
+        filters = [each[1] if isinstance(each, tuple) else each for each in self.list_filter]
+        self.list_filter_submit = any(isinstance(each, type) and issubclass(each, TYPED) for each in filters)
         self.change_form_outer_before_template = self.form_page.before
         self.change_form_outer_after_template = self.form_page.after
 

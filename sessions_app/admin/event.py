@@ -79,7 +79,6 @@ class EventAdmin(LogAdmin):
     list_display = ("happened_at", "what", "in_short", "person", "session", "who")
     list_filter = (ReadingsFilter, ("type", NewestValuesFilter))
     tells_of_people = False
-    applications = ("application",)
     search_fields = ("user_pk",)
     search_help_text = "Start of a user_id"
     ordering = ("-created_at", "-id")

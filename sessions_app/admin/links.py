@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from django.contrib import admin
 from django.db.models import Model
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -40,6 +41,16 @@ def link_to(row: Model | None, text: str = "") -> SafeString | str:
     if row is None:
         return "–"
     return format_html('<a class="rem-link rem-name-cell" href="{}">{}</a>', change_url(row), text or row)
+
+
+def link_column(column: str, description: str) -> Any:
+    """Return a column of a list, or a field of a page, that links to the row that a foreign key refers to."""
+
+    @admin.display(description=description)
+    def link(row: Any) -> SafeString | str:
+        return link_to(getattr(row, column))
+
+    return staticmethod(link)
 
 
 def chips(tags: Sequence[str]) -> SafeString:

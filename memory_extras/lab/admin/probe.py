@@ -7,13 +7,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from unfold.decorators import display
-from unfold.paginator import InfinitePaginator
 
 from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.views.probe import ProbeForm, RunPersonsProbes, ask_of, chart_of
 from moments_app.operator.admin.filters import UserFilter
 from sessions_app.admin.actors import actor_column
-from sessions_app.admin.base import PageAdmin, one_line, prefix_search
+from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.base import actor_of
 
@@ -41,14 +40,9 @@ class ProbeAdmin(PageAdmin):
 
     list_display = ("question", "user_link", "session_link", "state", "asked_at", "by")
     by = actor_column("created_by", "Created by")
-    applications = ("user__application",)
     list_filter = (MetFilter, UserFilter)
-    list_filter_submit = True
     list_select_related = ("user", "session")
-    paginator = InfinitePaginator
     sortable_by = ()
-    search_fields = ("user__user_id",)
-    search_help_text = "Start of a user_id or session_id"
     open_lookups = ("user__id__exact", "session__id__exact")
     ordering = ("-id",)
     list_before_template = "operator/probes/over_time.html"
@@ -63,11 +57,6 @@ class ProbeAdmin(PageAdmin):
         queryset: Any = super().get_queryset(request)
         probes: QuerySet[Probe] = queryset.with_latest()
         return probes
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Probe], search_term: str
-    ) -> tuple[QuerySet[Probe], bool]:
-        return prefix_search(queryset, search_term, "user__user_id", "session__session_id"), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the results over time, of all probes or of the person that the list is filtered by."""
@@ -91,10 +80,6 @@ class ProbeAdmin(PageAdmin):
         for user_pk in people:
             ask_of(user_pk, actor_of(request))
         self.message_user(request, f"The probes of {len(people)} people are queued.")
-
-    @admin.display(description="User")
-    def user_link(self, probe: Probe) -> SafeString | str:
-        return link_to(probe.user)
 
     @admin.display(description="Session")
     def session_link(self, probe: Probe) -> SafeString | str:

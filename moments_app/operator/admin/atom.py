@@ -6,7 +6,6 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.decorators import display
-from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Cause, MemoryAtom
 from moments_app.operator.admin.filters import UserFilter
@@ -34,10 +33,7 @@ class MemoryAtomAdmin(PageAdmin):
     """Memory items. An item that an operator writes is pinned, which keeps it word for word."""
 
     list_display = ("content", "sort", "state_label", "in_stream", "formed", "recalled")
-    applications = ("user__application", "stream__application")
     list_filter = (UserFilter, "atom_type", "state", "is_pinned")
-    list_filter_submit = True
-    paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("content",)
     search_help_text = f"Words from the newest {SEARCHED:,} items, or the start of a user_id"

@@ -4,8 +4,6 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
-from unfold.paginator import InfinitePaginator
 
 from moments_app.context.kept import KeptLayer, KeptLine
 from moments_app.context.layers import LAYERS
@@ -14,7 +12,6 @@ from moments_app.operator.addresses import Pages
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.context_view import BAR, ShownLayer, shown_layers
 from sessions_app.admin.base import DaysFilter, ReadOnlyAdmin
-from sessions_app.admin.links import link_to
 from sessions_app.admin.views.base import FormPage
 from sessions_app.transcript.append import CONTEXT_ID
 
@@ -71,14 +68,9 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     """Receipts of contexts: their sizes, by layer."""
 
     list_display = ("created_at", "session_link", "user_link", "total", "layers", "context_id")
-    applications = ("user__application",)
     list_filter = (UserFilter, ("created_at", DaysFilter))
-    list_filter_submit = True
     list_select_related = ("session", "user")
-    paginator = InfinitePaginator
     tells_of_people = False
-    search_fields = search_prefixes = ("session__session_id", "user__user_id")
-    search_help_text = "Start of a session_id or user_id"
     ordering = ("-created_at", "-id")
     form_page = ReceiptForm
 
@@ -92,11 +84,3 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     @admin.display(description="Layers")
     def layers(self, receipt: ContextReceipt) -> str:
         return ", ".join(f"{name} {tokens}" for name, tokens in tokens_by_layer(receipt).items())
-
-    @admin.display(description="Session")
-    def session_link(self, receipt: ContextReceipt) -> SafeString | str:
-        return link_to(receipt.session)
-
-    @admin.display(description="User")
-    def user_link(self, receipt: ContextReceipt) -> SafeString | str:
-        return link_to(receipt.user)

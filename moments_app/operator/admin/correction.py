@@ -26,10 +26,7 @@ class CorrectionAdmin(AskedForAdmin):
 
     list_display = ("created_at", "kind", "before", "after", "user", "by", "undone_at")
     list_select_related = ("user",)
-    applications = ("user__application",)
     list_filter = ("kind", ("undone_at", admin.EmptyFieldListFilter))
-    search_fields = search_prefixes = ("user__user_id",)
-    search_help_text = "Start of a user_id"
     when_empty = "No corrections yet. Each corrected, ended or withdrawn fact is listed here."
     ordering = ("-id",)
     form_page = CorrectionForm
@@ -48,10 +45,7 @@ class ContradictionAdmin(ReadOnlyAdmin):
     list_display = ("created_at", "about", "user", "reason", "decision", "by")
     by = actor_column("decided_by", "Decided by")
     list_select_related = ("user", "later")
-    applications = ("user__application",)
     list_filter = (("decision", admin.EmptyFieldListFilter),)
-    search_fields = search_prefixes = ("user__user_id",)
-    search_help_text = "Start of a user_id"
     when_empty = "No contradictions. Facts that may contradict each other wait here for your decision."
     ordering = ("-id",)
     form_page = ContradictionForm

@@ -110,7 +110,6 @@ class EngineCallAdmin(LogAdmin):
         ("purpose", NewestValuesFilter),
         ("engine", NewestValuesFilter),
     )
-    list_filter_submit = True
     list_before_template = "operator/calls/ways.html"
     ordering = ("-created_at", "-id")
     when_empty = "No model calls yet. Calls are listed here once a language model or an embeddings model is configured."

@@ -5,16 +5,14 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
-from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Entity, EntityLink
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.rights import may_retract_directly
 from moments_app.operator.views.retraction import RetractEntity
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
-from sessions_app.admin.links import link_to
+from sessions_app.admin.links import link_column
 from sessions_app.admin.views.base import FormPage
 
 LINKS_SHOWN = 100
@@ -54,11 +52,9 @@ class EntityAdmin(PageAdmin):
     """A task, a goal or a problem of a person."""
 
     list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "updated_at")
-    applications = ("user__application",)
+    session_link = link_column("source_session", "Session")
     list_filter = ("kind", "status", UserFilter, ("due_at", DaysFilter))
-    list_filter_submit = True
     list_select_related = ("user", "source_session")
-    paginator = InfinitePaginator
     search_fields = ("title",)
     open_lookups = ("user__id__exact",)
     search_help_text = "Words from the title or body, or the start of a user_id"
@@ -91,11 +87,3 @@ class EntityAdmin(PageAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # only applications add entities, for people they know
-
-    @admin.display(description="User")
-    def user_link(self, entity: Entity) -> SafeString | str:
-        return link_to(entity.user)
-
-    @admin.display(description="Session")
-    def session_link(self, entity: Entity) -> SafeString | str:
-        return link_to(entity.source_session)

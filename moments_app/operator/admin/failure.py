@@ -38,7 +38,6 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     """Failures, grouped by cause: how often, since when, and the unfinished jobs."""
 
     list_display = ("what", "state", "stalled_jobs", "times", "last_error", "seen_last", "seen_first")
-    applications = ("application",)
     list_filter = (MutedFilter,)
     sortable_by = ()
     ordering = ("-last_seen_at", "-id")

@@ -161,7 +161,6 @@ class JobAdmin(LogAdmin):
     """Jobs with their outcome. Failed jobs can be retried, and open ones canceled."""
 
     list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
-    applications = ("user__application", "stream__application")
     list_filter = (StateFilter, ("process", ProcessFilter))
     tells_of_people = False
     list_select_related = ("session__user", "user", "stream")

@@ -5,14 +5,11 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
-from unfold.paginator import InfinitePaginator
 
 from moments_app.models import KnownPerson, MemoryAtom
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.pager import first_of
 from sessions_app.admin.base import ReadOnlyAdmin, found_by
-from sessions_app.admin.links import link_to
 from sessions_app.admin.views.base import FormPage, may_see
 
 FACTS_SHOWN = 50
@@ -36,11 +33,8 @@ class KnownPersonAdmin(ReadOnlyAdmin):
     """People as the facts about them describe them. To change a person, correct the facts."""
 
     list_display = ("name", "relationship", "user_link", "key", "created_at")
-    applications = ("user__application",)
     list_filter = (UserFilter,)
-    list_filter_submit = True
     list_select_related = ("user",)
-    paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("name",)
     search_help_text = "A name, or the start of a user_id"
@@ -65,7 +59,3 @@ class KnownPersonAdmin(ReadOnlyAdmin):
             return queryset, False
         named = queryset.filter(pk__in=KnownPerson.objects.named(term).values("pk"))
         return found_by(queryset, named, queryset.filter(user__user_id__startswith=term)), False
-
-    @admin.display(description="User")
-    def user_link(self, person: KnownPerson) -> SafeString | str:
-        return link_to(person.user)

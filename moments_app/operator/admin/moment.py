@@ -13,7 +13,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from unfold.paginator import InfinitePaginator
 
 from moments_app.models import EngineCall, Moment
 from moments_app.models.moment import CHAIN_ORDER, MomentQuerySet
@@ -24,7 +23,7 @@ from moments_app.operator.as_of import AsOf
 from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import entries
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
-from sessions_app.admin.links import CHIPS, link_to, list_url, titled
+from sessions_app.admin.links import CHIPS, link_column, list_url, titled
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowView, actor_of, may_see
 from sessions_app.models import Message, UserProfile
@@ -140,10 +139,8 @@ class MomentAdmin(PageAdmin):
     """Moments, which operators can search and correct."""
 
     list_display = ("told", "topics", "period", "user_link", "session_link", "engine")
-    applications = ("user__application",)
+    session_link = link_column("source_session", "Session")
     list_filter = (UserFilter, TopicFilter, EmotionFilter, CategoryFilter, ("starts_at", DaysFilter))
-    list_filter_submit = True
-    paginator = InfinitePaginator
     search_fields = ("key",)
     open_lookups = ("user__id__exact",)
     search_help_text = "Words from the name, summary or detail, or the start of a key or user_id"
@@ -203,11 +200,3 @@ class MomentAdmin(PageAdmin):
     @admin.display(description="When", ordering="starts_at")
     def period(self, moment: Moment) -> SafeString:
         return format_html('<span class="rem-nowrap">{}</span>', moment.period)
-
-    @admin.display(description="User")
-    def user_link(self, moment: Moment) -> SafeString | str:
-        return link_to(moment.user)
-
-    @admin.display(description="Session")
-    def session_link(self, moment: Moment) -> SafeString | str:
-        return link_to(moment.source_session)

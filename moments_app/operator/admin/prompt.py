@@ -22,7 +22,6 @@ class PromptResourceAdmin(PageAdmin):
     """Prompt resources, each with the active version."""
 
     list_display = ("name", "uri", "purpose", "active_version", "active_since")
-    applications = ("application",)
     list_filter = ("purpose",)
     list_select_related = ("active_version__resource",)
     search_fields = ("uri", "name")

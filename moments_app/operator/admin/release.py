@@ -31,7 +31,6 @@ class ReleaseAdmin(ReadOnlyAdmin):
     list_display = ("wording", "shard", "people", "by", "created_at", "state")
     by = actor_column("actor", "Released by")
     revoked = actor_column("revoked_by", "Revoked by")
-    applications = ("stream__application",)
     list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("wording", "actor")
     search_help_text = "Start of the shared text, or of the operator (operator:…)"

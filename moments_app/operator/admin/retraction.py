@@ -16,10 +16,7 @@ class RetractionAdmin(AskedForAdmin):
 
     list_display = ("created_at", "session", "whose", "reason", "by", "undone_at")
     list_select_related = ("session", "user", "stream")
-    applications = ("user__application", "stream__application")
     list_filter = (("undone_at", admin.EmptyFieldListFilter),)
-    search_fields = search_prefixes = ("session__session_id", "user__user_id")
-    search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
     actions = ("undo_selected",)
     form_page = RetractionForm

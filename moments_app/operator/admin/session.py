@@ -47,14 +47,12 @@ class SessionAdmin(PageAdmin):
     """Sessions, searched by their names and by their messages."""
 
     list_display = ("name", "person", "source", "agent_id", "turns", "tokens", "active_at", "state")
-    applications = ("user__application",)
     list_filter = (
         "status",
         ("source", FieldTextFilter),
         ("agent_id", FieldTextFilter),
         ("last_activity_at", DaysFilter),
     )
-    list_filter_submit = True
     search_fields = ("session_id",)
     search_help_text = "Start of a session_id or user_id, or words from a turn or title"
     ordering = ("-last_activity_at", "-id")

@@ -3,13 +3,10 @@
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
-from unfold.paginator import InfinitePaginator
 
 from moments_app.models import StoredItem
 from moments_app.operator.admin.filters import UserFilter
 from sessions_app.admin.base import PageAdmin, found_by
-from sessions_app.admin.links import link_to
 
 
 @admin.register(StoredItem)
@@ -17,11 +14,8 @@ class StoredItemAdmin(PageAdmin):
     """Stored items. Operators can read and delete them."""
 
     list_display = ("key", "labels", "user_link", "updated_at")
-    applications = ("application",)
     list_filter = (UserFilter,)
-    list_filter_submit = True
     list_select_related = ("user",)
-    paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("text",)
     search_help_text = "Words from the value, or the start of a user_id"
@@ -52,7 +46,3 @@ class StoredItemAdmin(PageAdmin):
     @admin.display(description="Namespace")
     def labels(self, item: StoredItem) -> str:
         return " / ".join(item.labels)
-
-    @admin.display(description="User")
-    def user_link(self, item: StoredItem) -> SafeString | str:
-        return link_to(item.user)

@@ -8,7 +8,6 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from unfold.paginator import InfinitePaginator
 from unfold.views import ChangeList
 
 from moments_app.models import MemoryStream
@@ -80,9 +79,7 @@ class MemoryStreamAdmin(PageAdmin):
         "fact_count",
         "consolidated",
     )
-    applications = ("user__application", "application")
     list_filter = ("stream_type", "is_active")
-    paginator = InfinitePaginator
     sortable_by = ()
     search_fields = search_prefixes = ("name", "agent_id", "user__user_id", "session__session_id")
     open_lookups = ("session__id__exact", "user__id__exact")

@@ -7,7 +7,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Summary
 from moments_app.operator.admin.filters import UserFilter
@@ -38,13 +37,8 @@ class SummaryAdmin(ReadOnlyAdmin):
     """Versions of rolling summaries: their turns, their previous version, and their duration."""
 
     list_display = ("told", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
-    applications = ("user__application",)
     list_filter = (StatusFilter, UserFilter)
-    list_filter_submit = True
-    paginator = InfinitePaginator
-    search_fields = search_prefixes = ("session__session_id", "user__user_id")
     open_lookups = ("session__id__exact", "user__id__exact")
-    search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
     form_page = SummaryForm
     views = (RetrySummary,)
@@ -71,14 +65,6 @@ class SummaryAdmin(ReadOnlyAdmin):
     @admin.display(description="Status")
     def status_badge(self, summary: Summary) -> SafeString:
         return format_html('<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.status)
-
-    @admin.display(description="Session")
-    def session_link(self, summary: Summary) -> SafeString | str:
-        return link_to(summary.session)
-
-    @admin.display(description="User")
-    def user_link(self, summary: Summary) -> SafeString | str:
-        return link_to(summary.user)
 
     @admin.display(description="Continues")
     def base_link(self, summary: Summary) -> SafeString | str:

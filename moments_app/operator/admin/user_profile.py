@@ -121,7 +121,6 @@ class UserProfileAdmin(PageAdmin):
     """The profile of a person."""
 
     list_display = ("user_id", "gist", "topics", "timezone", "updated_at")
-    applications = ("application",)
     list_filter = ("is_test",)
     paginator = InfinitePaginator
     search_fields = ("user_id",)

@@ -51,7 +51,6 @@ class WebhookEndpointAdmin(PageAdmin):
     """Systems that are notified of events. Adding one requires a separate permission."""
 
     list_display = ("name", "state", "told_of", "created_at")
-    applications = ("application",)
     tells_of_people = False
     search_fields = search_prefixes = ("name",)
     ordering = ("name", "-id")
