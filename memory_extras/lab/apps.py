@@ -9,14 +9,10 @@ class LabConfig(AppConfig):
     verbose_name = "Lab"
 
     def ready(self) -> None:
-        from memory_extras.lab import declared  # noqa: F401 (adds itself to the registries)
-
         if not apps.is_installed("memoryproject"):  # in a host project, which has none of these pages
             return
         from memory_extras.lab.models import ProbeResult
         from memoryproject.database.clocks import OF_EXTRAS
-        from memoryproject.groups import MEMORY
         from sessions_app.clock import Times
 
         OF_EXTRAS.append(Times(ProbeResult, "created_at"))
-        MEMORY.append(self.label)

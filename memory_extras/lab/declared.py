@@ -1,15 +1,12 @@
 """Declares the extra's tables for exports, erasures, retractions and housekeeping."""
 
-from collections.abc import Iterator, Sequence
-
-from django.db.models import Model, Q
+from collections.abc import Iterator
 
 from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.probes.run import RunProbes
 from moments_app.models import Retraction
 from moments_app.models.atom import content_hash
 from moments_app.provenance.export_format import REQUESTED_BY, SourceSequences, session_of
-from moments_app.provenance.withdrawal import Withdrawal, register_withdrawal
 from moments_app.reports.housekeeping import OF_EXTRAS
 from sessions_app.models import Session
 from sessions_app.people.export_format import Column, File, NameOf, PublicId, Restored
@@ -35,40 +32,12 @@ class QuestionText(Column):
         return left
 
 
-class Probes(Withdrawal):
-    """Probes whose question, answer or evidence is among the turns, with their results."""
-
-    name, title = "probes", "Probes"
-
-    def derived(self, session: Session, turns: Sequence[int], *, is_whole: bool) -> list[Probe]:
-        """Return the probes derived from the turns. For a whole session, its evidence counts too."""
-        own = Probe.objects.for_user(session.user).order_by("pk")
-        of_session = Q(source_session=session) if is_whole else Q()
-        return list(own.filter(of_session | Q(source_message_ids__overlap=turns)))
-
-    def parts(self, rows: Sequence[Model]) -> list[ProbeResult]:
-        """Return the results of probes."""
-        return list(ProbeResult.objects.filter(probe__in=[row.pk for row in rows]).order_by("pk"))
-
-    def questions(self, retraction: Retraction) -> Iterator[tuple[str, Session | None]]:
-        """Yield the questions of the withdrawn probes, and then those of the person's other probes."""
-        for item in retraction.items.withdrawn(Probe).order_by("object_pk"):
-            yield (
-                item.data["question"],
-                Session.objects.for_user(retraction.user).filter(pk=item.data["session"]).first(),
-            )
-        for probe in Probe.objects.for_user(retraction.user).select_related("session").newest_first()[:NEWEST]:
-            yield probe.question, probe.session
-
-    def put_back(self, retraction: Retraction, session: Session) -> None:
-        """Restore probes with their results, unless the session has a newer probe with the same question."""
-        items = retraction.items
-        for item in items.of(Probe):
-            there = Probe.objects.filter(session=item.data["session"], question_hash=item.data["question_hash"])
-            if there.filter(user=session.user_id).exists():
-                items.of(ProbeResult).filter(data__probe=item.object_pk).delete()
-                item.delete()
-        items.put_back(Probe, ProbeResult)
+def questions(retraction: Retraction) -> Iterator[tuple[str, Session | None]]:
+    """Yield the questions of withdrawn probes, and then those of the person's newest probes."""
+    for item in retraction.items.withdrawn(Probe).order_by("object_pk"):
+        yield item.data["question"], Session.objects.for_user(retraction.user).filter(pk=item.data["session"]).first()
+    for probe in Probe.objects.for_user(retraction.user).select_related("session").newest_first()[:NEWEST]:
+        yield probe.question, probe.session
 
 
 declare(
@@ -91,6 +60,7 @@ declare(
         ),
         made_of=("source_session", "source_message_ids"),
         is_withdrawn=True,
+        questions=questions,
     ),
     Provenance(
         ProbeResult,
@@ -107,5 +77,4 @@ declare(
         is_withdrawn=True,
     ),
 )
-register_withdrawal(Probes())
 OF_EXTRAS["probe_results"] = ProbeResult.objects.expired

@@ -11,7 +11,6 @@ class OAuthConfig(AppConfig):
     verbose_name = "OAuth"
 
     def ready(self) -> None:
-        from memory_extras.oauth import declared  # noqa: F401 (adds itself to the registry)
         from memory_extras.oauth.conf import CODE_SECONDS
         from memory_extras.oauth.models import Assistant, Code
         from memory_extras.oauth.tokens import Tokens

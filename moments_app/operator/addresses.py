@@ -7,9 +7,10 @@ from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat
 from django.urls import reverse
 
-from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource
+from moments_app.models import PromptResource
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.models import Session, UserProfile
+from sessions_app.people.provenance import Provenance, declared
 
 SESSIONS = "rem://sessions/"
 
@@ -26,13 +27,9 @@ class Pages:
         self._refs, self._kinds = refs, 0
         self._sessions: dict[str, int] = {}
         self._urls = {user.uri: change_url(user)}
-        theirs = Q(user=user) | Q(user=None)
         site, own = Q(application=None), Q(application=user.application_id)
         found = [
-            self._rows("rem://moments/key/", Moment.objects.for_user(user), "key"),
-            self._rows("rem://entities/", Entity.objects.for_user(user), "entity_id"),
-            self._rows("rem://atoms/", MemoryAtom.objects.filter(theirs), "atom_id"),
-            self._rows("rem://streams/", MemoryStream.objects.filter(theirs), "stream_id"),
+            *(self._of_table(table, user) for table in declared() if table.address),
             # The application's own prompts come last, so they replace the global ones.
             self._rows("", PromptResource.objects.filter(site), "uri", among="rem://prompts/"),
             self._rows("", PromptResource.objects.filter(own), "uri", among="rem://prompts/"),
@@ -47,6 +44,14 @@ class Pages:
 
     def _named_sessions(self) -> set[str]:
         return {_session_id(ref) for ref in self._refs if ref.startswith(SESSIONS)}
+
+    def _of_table(self, table: Provenance, user: UserProfile) -> QuerySet[Any, Any] | None:
+        """Return a table's rows that a context of the person may contain: their own, and those of shards."""
+        assert table.address is not None  # see `__init__`
+        start, field = table.address
+        may_be_shared = table.model._meta.get_field(table.person).null
+        theirs = Q(user=user) | Q(user=None) if may_be_shared else Q(user=user)
+        return self._rows(start, table.model._default_manager.filter(theirs), field)
 
     def _rows(
         self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "", wanted: Collection[str] | None = None

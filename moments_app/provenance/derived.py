@@ -5,7 +5,7 @@ results of one call count as derived, together with their continuations: the ses
 a summary and later lines of a stream's text. The profile is rebuilt from the remaining statements.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,6 @@ from datetime import datetime
 from django.db.models import Exists, Min, Model, OuterRef, Q, QuerySet
 
 from moments_app.models import (
-    Contradiction,
     Correction,
     EpisodeDraft,
     Job,
@@ -27,7 +26,7 @@ from moments_app.models import (
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
-from moments_app.provenance.withdrawal import withdrawals
+from moments_app.provenance.withdrawal import resting_on
 from moments_app.streams.texts import first_given
 from moments_app.streams.timeline import ended_by
 from sessions_app import lexemes
@@ -45,8 +44,9 @@ class InStreams:
         lines: of stream texts, including former ones, since the first consolidation that received one of the atoms.
         since: the time of that consolidation, by stream.
         reopened: facts that the atoms, or their source turns, had ended. They are valid again.
-        contradictions, corrections: of the atoms.
+        corrections: of the atoms.
         people: known only from the atoms.
+        others: rows of other tables, by table, sources first.
     """
 
     atoms: list[MemoryAtom]
@@ -54,9 +54,9 @@ class InStreams:
     lines: list[MemoryAtom]
     since: dict[int, datetime]
     reopened: list[MemoryAtom]
-    contradictions: list[Contradiction]
     corrections: list[Correction]
     people: list[KnownPerson]
+    others: dict[type[Model], list[Model]]
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
@@ -81,7 +81,6 @@ class Derived(InStreams):
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may include it.
         journeys: other moments with such a journey.
-        of_extras: the rows of each extra's table, by the name of its withdrawal.
         ranges: of turns whose formation included one of these turns.
     """
 
@@ -93,7 +92,6 @@ class Derived(InStreams):
     events: list[Message]
     mentions: list[Message | Job | Event]
     journeys: list[Moment]
-    of_extras: dict[str, Sequence[Model]]
     ranges: list[SequenceRange]
 
     def addresses(self) -> set[str]:
@@ -117,7 +115,15 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
     formations = formations_of(session, sequences)
     moments = list(session.moments.order_by("pk")) if is_whole else moments_on(session, sequences, formations)
-    learned = in_streams(_atoms(session, ids, formations, is_whole=is_whole), ids)
+    summaries = _summaries(session, ids, is_whole=is_whole)
+    beside = {
+        Session: [session.pk] if is_whole else [],
+        Moment: [moment.pk for moment in moments],
+        Summary: [summary.pk for summary in summaries],
+    }
+    learned = in_streams(
+        _atoms(session, ids, formations, is_whole=is_whole), turns=ids, user=session.user, beside=beside
+    )
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
     return Derived(
@@ -125,12 +131,11 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         turns=turns,
         moments=moments,
         drafts=list(EpisodeDraft.objects.filter(session=session).order_by("pk")),
-        summaries=_summaries(session, ids, is_whole=is_whole),
+        summaries=summaries,
         **vars(learned),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
         mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
-        of_extras={one.name: one.derived(session, ids, is_whole=is_whole) for one in withdrawals()},
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
     )
 
@@ -225,26 +230,41 @@ def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summ
 # --- atoms and streams ---
 
 
-def in_streams(learned: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> InStreams:
+def in_streams(
+    learned: Sequence[MemoryAtom],
+    *,
+    turns: Sequence[int] = (),
+    user: UserProfile | None,
+    beside: Mapping[type[Model], Sequence[int]],
+) -> InStreams:
     """Return items with the rows that depend on them.
 
     Args:
         learned: the items.
         turns: primary keys of turns that are withdrawn with them.
+        user: the person of the turns; None if there are none.
+        beside: primary keys of other rows that are withdrawn with them, by table.
     """
     releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
     atoms = [*learned, *(release.atom for release in releases if release.atom)]
     since = first_given(atoms)
-    contradictions = Contradiction.objects.filter(Q(earlier__in=atoms) | Q(later__in=atoms))
+    lines = [line for stream, time in since.items() for line in _written_since(stream, time)]
+    people = _known_from(atoms)
+    withdrawn: dict[type[Model], Sequence[int]] = {
+        **beside,
+        Message: turns,
+        MemoryAtom: [row.pk for row in (*atoms, *lines)],
+        KnownPerson: [person.pk for person in people],
+    }
     return InStreams(
         atoms=atoms,
         releases=releases,
-        lines=[line for stream, time in since.items() for line in _written_since(stream, time)],
+        lines=lines,
         since=since,
         reopened=ended_by(atoms, turns),
-        contradictions=list(contradictions.order_by("pk")),
         corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
-        people=_known_from(atoms),
+        people=people,
+        others=resting_on(withdrawn, user),
     )
 
 

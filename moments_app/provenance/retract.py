@@ -39,7 +39,6 @@ from moments_app.provenance.remake import (
     waiting_remakes,
 )
 from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
-from moments_app.provenance.withdrawal import withdrawals
 from moments_app.streams.texts import changed_since, take_back
 from moments_app.streams.timeline import begin_again, settle, touch
 from sessions_app.database.sql import lock_rows
@@ -343,6 +342,7 @@ def counts_of(parts: Iterable[InStreams]) -> dict[str, int]:
 
 def _rows(found: InStreams) -> dict[str, Sequence[Model]]:
     in_streams: dict[str, Sequence[Model]] = {"atoms": found.atoms, "releases": found.releases, "lines": found.lines}
+    in_streams |= {kind_of(table): rows for table, rows in found.others.items() if rows}
     if not isinstance(found, Derived):
         return in_streams
     return {
@@ -352,8 +352,12 @@ def _rows(found: InStreams) -> dict[str, Sequence[Model]]:
         "partition_events": found.events,
         "mentions": found.mentions,
         "journeys": found.journeys,
-        **found.of_extras,
     }
+
+
+def kind_of(table: type[Model]) -> str:
+    """Return the name of a table's rows in counts."""
+    return str(table._meta.verbose_name_plural).replace(" ", "_")
 
 
 def consolidations(parts: Iterable[InStreams]) -> int:
@@ -381,20 +385,13 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Store the dependent rows. Then remove them from their tables, and from the rows that stay."""
     withdraw_in_streams(retraction, found)
     _keep(retraction, [found.mentions, found.journeys, [found.session]])
-    withdraw_rows(retraction, [found.moments, found.drafts, found.summaries, found.events, *_of_extras(found)])
+    withdraw_rows(retraction, [found.moments, found.drafts, found.summaries, found.events])
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(found.session.user_id, found.moments)
     for row in found.mentions:  # keys of moments contain their names
         take_keys_out(row, {moment.key for moment in found.moments}, recent_moments_summary="")
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
-
-
-def _of_extras(found: Derived) -> Iterator[Sequence[Model]]:
-    for withdrawal in withdrawals():
-        rows = found.of_extras[withdrawal.name]
-        yield withdrawal.parts(rows)
-        yield rows
 
 
 def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
@@ -405,8 +402,9 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     cause = Cause(retraction.requested_by, retraction.actor)
     StatementChange.objects.record(StatementChange.Action.RETRACTED, cause, [(atom, {}) for atom in found.atoms])
     history = list(StatementChange.objects.filter(statement__in=[*found.atoms, *found.lines]).order_by("pk"))
-    withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, history, found.atoms, found.people]
+    withdrawn: list[Sequence[Model]] = [found.corrections, history, found.atoms, found.people]
     rewritten = [streams, _given_to(found), found.releases, sources, found.reopened, marks]
+    withdraw_rows(retraction, reversed(found.others.values()))
     retraction.items.keep(retraction, found.lines)
     _keep(retraction, rewritten)
     withdraw_rows(retraction, withdrawn)

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
-from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream, Retraction
+from moments_app.models import Entity, MemoryAtom, MemoryStream, Retraction
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.entity import EntityQuerySet
 from moments_app.provenance.derived import Derived, InStreams, in_streams
@@ -103,7 +103,6 @@ class _Found:
 
     items: list[MemoryAtom]
     entities: list[Entity]
-    links: list[EntityLink]
     derived: InStreams
 
     @property
@@ -112,7 +111,7 @@ class _Found:
 
     def withdrawn(self, answers: Iterable[Derived] = ()) -> dict[str, int]:
         """Count the rows that would be withdrawn, also with some answers, by kind."""
-        entities = {"entities": len(self.entities), "entity_links": len(self.links)} if self.entities else {}
+        entities = {"entities": len(self.entities)} if self.entities else {}
         return counts_of([self.derived, *answers]) | entities
 
 
@@ -171,7 +170,7 @@ def retract_items(
         result={"turns": 0, "items": found.count, "withdrawn": found.withdrawn()},
     )
     withdraw_in_streams(retraction, found.derived)
-    withdraw_rows(retraction, [found.links, found.entities])
+    withdraw_rows(retraction, [found.entities])
     refresh(retraction, found.derived.streams)
     log_event("memory_retracted", retraction, requested_by)
     retract_answers(retraction, answers)
@@ -216,5 +215,5 @@ def _found(owner: Owner, named: Named) -> _Found:
         raise CannotRetract(
             f"There are more than {MOST_TURNS} items, which is the limit. Retract fewer items at a time."
         )
-    links = EntityLink.objects.filter(Q(from_entity__in=entities) | Q(to_entity__in=entities)).order_by("pk")
-    return _Found(items, entities, list(links), in_streams(items))
+    user = owner if isinstance(owner, UserProfile) else None
+    return _Found(items, entities, in_streams(items, user=user, beside={Entity: [entity.pk for entity in entities]}))

@@ -3,34 +3,23 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
+from typing import Any, cast
 from uuid import uuid4
+
+from django.utils.text import capfirst
 
 from moments_app.context.assemble import BudgetTooSmall, Envelope
 from moments_app.context.kept import KeptContext
 from moments_app.context.request import ContextRequest
 from moments_app.context.serve import assembled
-from moments_app.models import (
-    ContextReceipt,
-    Entity,
-    Job,
-    MemoryAtom,
-    MemoryStream,
-    Moment,
-    RetractedItem,
-    Retraction,
-)
+from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, RetractedItem, Retraction
 from moments_app.provenance.repeated import Retracted, Sentences
-from moments_app.provenance.withdrawal import Withdrawal, withdrawals
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
+from sessions_app.people.provenance import Provenance, declared
 
 MOST_QUESTIONS = 12  # each takes two contexts
 MOST_CHARS = 1_000  # of a question
-ADDRESSED_BY: dict[type[MemoryAtom | Moment | Entity], str] = {
-    MemoryAtom: "atom_id",
-    Moment: "key",
-    Entity: "entity_id",
-}  # the field of a row's address
 NEWEST_RECEIPTS = 500  # that are searched for contexts with the retracted text
 
 
@@ -128,9 +117,10 @@ def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
 
 def _addresses(retraction: Retraction) -> Iterator[str]:
     """Yield the addresses, in contexts, of the retracted turns and of the rows that were withdrawn with them."""
-    for table, name in ADDRESSED_BY.items():
-        for item in retraction.items.withdrawn(table):
-            yield table(**{name: item.data[name]}).uri
+    for table in declared():
+        if hasattr(table.model, "uri"):
+            for item in retraction.items.withdrawn(table.model):
+                yield cast(Any, item.row().object).uri
     if retraction.session is not None:
         for turn in retraction.turns():
             yield f"rem://sessions/{retraction.session.session_id}/messages/{turn.sequence}"
@@ -152,19 +142,20 @@ def _written(retraction: Retraction, table: type[MemoryAtom | Entity]) -> list[R
 
 
 def _questions(retraction: Retraction, said: Retracted, sentences: Sentences) -> Iterator[Question]:
-    """Yield the questions of contexts that had the text, the text itself and the questions of extras, in turn."""
+    """Yield the questions of contexts that had the text, the text itself, and the questions of tables, in turn."""
     sources = [
         _of_contexts(retraction, said, sentences),
         (Question(text, "The retracted text") for text in said.texts),
-        *(_of_extra(withdrawal, retraction) for withdrawal in withdrawals()),
+        *(_of_table(table, retraction) for table in declared() if table.questions),
     ]
     for one_of_each in zip_longest(*sources):
         yield from filter(None, one_of_each)
 
 
-def _of_extra(withdrawal: Withdrawal, retraction: Retraction) -> Iterator[Question]:
-    for text, session in withdrawal.questions(retraction):
-        yield Question(text, withdrawal.title, session)
+def _of_table(table: Provenance, retraction: Retraction) -> Iterator[Question]:
+    assert table.questions is not None  # see `_questions`
+    for text, session in table.questions(retraction):
+        yield Question(text, capfirst(str(table.model._meta.verbose_name_plural)), session)
 
 
 def _of_contexts(retraction: Retraction, said: Retracted, sentences: Sentences) -> Iterator[Question]:

@@ -17,11 +17,9 @@ from django.utils.dateparse import parse_datetime
 
 from moments_app.models import (
     Cause,
-    Contradiction,
     CorrectedTurn,
     Correction,
     Entity,
-    EntityLink,
     EpisodeDraft,
     Job,
     KnownPerson,
@@ -58,7 +56,7 @@ from moments_app.provenance.retract import (
     log_event,
     recount,
 )
-from moments_app.provenance.withdrawal import withdrawals
+from moments_app.provenance.withdrawal import put_back
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.database.sql import lock_rows
@@ -168,11 +166,12 @@ def _passed_over(retraction: Retraction) -> list[str]:
 def _put_back_all(retraction: Retraction, cause: Cause) -> None:
     if retraction.item_ids is not None:
         _put_streams_back(retraction, cause)
-        _put_entities_back(retraction)
+        retraction.items.put_back(Entity)
         refresh(retraction, _streams_of(retraction))
-        return
-    assert retraction.session is not None  # otherwise it was refused
-    _put_back(retraction, retraction.session, cause)
+    else:
+        assert retraction.session is not None  # otherwise it was refused
+        _put_back(retraction, retraction.session, cause)
+    put_back(retraction)
 
 
 def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
@@ -186,8 +185,6 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     _put_moments_back(retraction, session, remade)
     _put_drafts_back(retraction, session)
     _put_events_back(retraction, session, sequences)
-    for withdrawal in withdrawals():
-        withdrawal.put_back(retraction, session)
     has_summaries = _put_summaries_back(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
@@ -276,20 +273,6 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
     return bool(retraction.items.put_back(Summary)) or bool(removed)
 
 
-# --- tasks, goals and problems ---
-
-
-def _put_entities_back(retraction: Retraction) -> None:
-    """Restore the entities, and their links except those to deleted entities."""
-    retraction.items.put_back(Entity)
-    there = Entity.objects.for_user(retraction.user).values("pk")
-    for link in retraction.items.of(EntityLink):
-        ends = {link.data["from_entity"], link.data["to_entity"]}
-        if there.filter(pk__in=ends).count() < len(ends):
-            link.delete()
-    retraction.items.put_back(EntityLink)
-
-
 # --- streams ---
 
 
@@ -352,7 +335,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
     _put_people_back(retraction)
     withdrawn = items.withdrawn(MemoryAtom)
     withdrawn.put_back(MemoryAtom)
-    items.put_back(StatementChange, Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
+    items.put_back(StatementChange, Release, ReleaseSource, Correction, CorrectedTurn)
     restored = MemoryAtom.objects.filter(pk__in=withdrawn.ids()).order_by("pk")
     StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in restored])
 

@@ -1,59 +1,83 @@
-"""The interface through which retractions reach the tables of extras. The core doesn't know these tables by name."""
+"""Withdraw and restore rows by the sources that their table declares, without a rule of their own."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping
 
-from django.db.models import Model
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.db.models import ForeignKey, Model, Q
 
-from moments_app.models import Retraction
-from sessions_app.models import Session
+from moments_app.models import (
+    Correction,
+    Entity,
+    EpisodeDraft,
+    KnownPerson,
+    MemoryAtom,
+    Moment,
+    Retraction,
+    StatementChange,
+    Summary,
+)
+from sessions_app.models import Message, UserProfile
+from sessions_app.people.provenance import Provenance, declared
+
+# `derived.py`, `retract.py` and `undo.py` have rules for these tables.
+WITH_RULES = {Correction, Entity, EpisodeDraft, KnownPerson, MemoryAtom, Message, Moment, StatementChange, Summary}
 
 
-class Withdrawal(ABC):
-    """An extra's rows, for retractions to withdraw.
+def tables() -> list[Provenance]:
+    """Return the tables whose rows are withdrawn with their sources. Each table comes after its sources."""
+    return [table for table in declared() if table.is_withdrawn and table.model not in WITH_RULES]
 
-    Attributes:
-        name: the key of the rows' count in previews and results.
-        title: the rows' heading on a preview's page.
+
+def resting_on(
+    withdrawn: Mapping[type[Model], Collection[int]], user: UserProfile | None
+) -> dict[type[Model], list[Model]]:
+    """Return the rows of these tables that have a withdrawn source, by table, in the order of `tables`.
+
+    All rows of a job are withdrawn together, because its engine may have used a source anywhere in its answer.
+
+    Args:
+        withdrawn: the primary keys of the withdrawn sources, by table.
+        user: the person of the withdrawn turns; None if there are no turns.
     """
-
-    name: str
-    title: str
-
-    @abstractmethod
-    def derived(self, session: Session, turns: Sequence[int], *, is_whole: bool) -> Sequence[Model]:
-        """Return the rows that depend on some turns.
-
-        Args:
-            session: The session of the turns.
-            turns: The primary keys of the turns.
-            is_whole: Whether these are all turns of the session.
-        """
-
-    def parts(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return rows of another table that must be removed together with these rows, and before them."""
-        return ()
-
-    def questions(self, retraction: Retraction) -> Iterable[tuple[str, Session | None]]:
-        """Return questions to ask after the retraction, to check that the text isn't repeated.
-
-        Each question comes with the session in which to ask it; None: any session.
-        """
-        return ()
-
-    @abstractmethod
-    def put_back(self, retraction: Retraction, session: Session) -> None:
-        """Restore the rows that an undone retraction withdrew."""
+    sources, found = dict(withdrawn), {}
+    for table in tables():
+        own = table.model._base_manager.order_by("pk")
+        rows = own.filter(_has_source(table, sources, user))
+        if "job" in table.made_of:
+            rows = own.filter(Q(pk__in=rows.values("pk")) | Q(job__in=rows.exclude(job=None).values("job")))
+        found[table.model] = list(rows)
+        sources[table.model] = [row.pk for row in found[table.model]]
+    return found
 
 
-_REGISTERED: list[Withdrawal] = []
+def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]], user: UserProfile | None) -> Q:
+    has = Q(pk__in=())
+    for name in table.made_of:
+        column = table.model._meta.get_field(name)
+        if isinstance(column, ForeignKey):
+            has |= Q(**{f"{name}__in": sources.get(column.related_model, ())})
+        elif isinstance(column, ArrayField) and user:  # primary keys of turns
+            has |= Q(**{f"{name}__overlap": list(sources.get(Message, ())), table.person: user})
+    return has
 
 
-def register_withdrawal(withdrawal: Withdrawal) -> None:
-    """Register a table of an extra for retractions."""
-    _REGISTERED.append(withdrawal)
+def put_back(retraction: Retraction) -> None:
+    """Restore such rows, except those that a newer row has replaced, and those whose source was deleted."""
+    for table in tables():
+        for item in retraction.items.withdrawn(table.model):
+            if not _has_place(item.row().object):
+                item.delete()
+        retraction.items.put_back(table.model)
 
 
-def withdrawals() -> Sequence[Withdrawal]:
-    """Return the registered tables."""
-    return _REGISTERED
+def _has_place(row: Model) -> bool:
+    named = [column for column in row._meta.concrete_fields if isinstance(column, ForeignKey) and not column.null]
+    if not all(column.related_model._base_manager.filter(pk=getattr(row, column.attname)).exists() for column in named):
+        return False
+    try:
+        row.validate_unique()
+        row.validate_constraints()
+    except ValidationError:
+        return False
+    return True

@@ -4,12 +4,12 @@ Exports, imports and erasures iterate over these declarations. A test fails if a
 declared.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model, QuerySet
 
-from sessions_app.models import UserProfile
+from sessions_app.models import Session, UserProfile
 from sessions_app.people.export_format import File
 
 if TYPE_CHECKING:
@@ -23,12 +23,17 @@ class Provenance:
         model: the table.
         files: the files of an export with its rows.
         person: the lookup from a row to its person.
-        made_of: the columns that refer to the sources of a row. Empty for user input and logs.
+        made_of: the columns that refer to the sources of a row: foreign keys, or an array of primary keys of turns.
+            Empty for user input and logs.
         made_by: the names of the processes that create and rebuild such rows.
         not_exported: why there is no file.
+        address: the start of a row's address in contexts, and the field that follows it. The address leads to the
+            row's page in the admin.
         is_withdrawn: whether a retraction removes rows derived from retracted turns.
         is_rewritten: whether a retraction rewrites rows that refer to removed rows, or contain their text.
         left_alone: why a retraction does neither.
+        questions: returns questions to ask after a retraction, to check that the retracted text isn't repeated. Each
+            comes with the session in which to ask it; None: any session.
         imported: called after an import. Queues jobs that rebuild derived data.
         erase: removes or blanks data in rows that don't refer to the profile. Called before the other rows are
             deleted. Returns the number of rows that it blanked, if any.
@@ -43,17 +48,20 @@ class Provenance:
         made_of: tuple[str, ...] = (),
         made_by: tuple[str, ...] = (),
         not_exported: str = "",
+        address: tuple[str, str] | None = None,
         is_withdrawn: bool = False,
         is_rewritten: bool = False,
         left_alone: str = "",
+        questions: Callable[[Any], Iterable[tuple[str, Session | None]]] | None = None,
         imported: "Callable[[Importing], None] | None" = None,
         erase: Callable[[UserProfile], int | None] | None = None,
         beside: Callable[[UserProfile], Mapping[str, int]] | None = None,
     ) -> None:
         self.model, self.files, self.person = model, files, person
         self.made_of, self.made_by, self.not_exported = made_of, made_by, not_exported
+        self.address = address
         self.is_withdrawn, self.is_rewritten, self.left_alone = is_withdrawn, is_rewritten, left_alone
-        self.imported, self.erase, self.beside = imported, erase, beside
+        self.questions, self.imported, self.erase, self.beside = questions, imported, erase, beside
         for file in files:
             file.belongs_to(model)
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from memoryproject import logins
-from memoryproject.groups import MEMORY, register_groups
+from memoryproject.groups import memory_apps, register_groups
 from moments_app.models import PromptResource
 from sessions_app.models import ApiKey, Event, UserProfile
 from tests.support.every_page import every_address
@@ -82,7 +82,7 @@ class TestRights:
         everything = {
             f"{model._meta.app_label}.view_{model._meta.model_name}"
             for model in apps.get_models(include_swapped=True)
-            if model._meta.app_label in ("sessions_app", "django_q", *MEMORY)
+            if model._meta.app_label in ("sessions_app", "django_q", *memory_apps())
         }
         administrators = {right for right in MAY["administrators"] if right in everything}
         assert rights("viewers") == everything - administrators
@@ -91,7 +91,7 @@ class TestRights:
         own = rights("editors") - rights("viewers")
         assert MAY["editors"] <= own
         assert not MAY["administrators"] & own
-        assert own - {right for right in own if right.split(".")[0] in MEMORY} == {
+        assert own - {right for right in own if right.split(".")[0] in memory_apps()} == {
             "sessions_app.change_session",
             "sessions_app.change_userprofile",
             "sessions_app.preview_context",

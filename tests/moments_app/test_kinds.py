@@ -1,26 +1,57 @@
-"""What it takes to add a layer: one is added here from outside."""
+"""What it takes to add a layer and a kind of memory: each is added here from outside."""
 
+import importlib
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from django.apps import AppConfig, apps
+from django.contrib import admin
+from django.db import connection
+from django.db.models import Model
+from django.urls import include, path
+from django.utils.module_loading import autodiscover_modules
+from django_q.models import Schedule
 from pytest_django.fixtures import Settings
 
+from memoryproject import admin_menu, urls
+from memoryproject.groups import register_groups
+from memoryproject.schedules import register_schedules, run_schedule
 from moments_app.context import receipts
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import LAYERS, Layer, add_layer
-from moments_app.models import ContextReceipt
+from moments_app.jobs import process as jobs_process
+from moments_app.models import ContextReceipt, Job
+from moments_app.provenance.retract import preview, retract
+from moments_app.provenance.still_said import still_said
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import page_url
 from sessions_app.api import fields
-from sessions_app.models import Session, UserProfile
+from sessions_app.database.database_roles import let_roles_work
+from sessions_app.limited_operators import let_operators, of_person
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people import erase, provenance
+from sessions_app.people.erase import erase_user
+from sessions_app.people.export import export_user
+from sessions_app.people.import_user import import_user
+from sessions_app.row_security import protect
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import contract
 from tests.support.api import Api
+from tests.support.jobs import work_off
 from tests.support.operator import operator
-from tests.support.pages import change_url, page
+from tests.support.pages import change_url, list_url, page
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+APP = "tests.support.promises_app"
 
 
 def _forget_choices() -> None:
@@ -90,3 +121,158 @@ class TestALayer:
         context(service)
         receipts.waiting.flush()
         assert "weather" in page(root, change_url(ContextReceipt.objects.get()))
+
+
+# --- a kind of memory ---
+
+
+@pytest.fixture
+def promise(own_layers: None, transactional_db: None, settings: Settings) -> Iterator[Any]:
+    """Install an app with a kind of memory that the product doesn't know, and create its table."""
+    app = AppConfig.create(APP)
+    sidebar: Any = admin_menu.NAVIGATION
+    entries = [list(section["items"]) for section in sidebar]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs_process, "_registered", dict(jobs_process._registered))
+        patch.setattr(provenance, "_DECLARED", dict(provenance._DECLARED))
+        patch.setattr(admin_menu, "ENTRIES", dict(admin_menu.ENTRIES))
+        patch.setitem(apps.app_configs, app.label, app)
+        app.apps = apps
+        app.import_models()
+        apps.clear_cache()
+        autodiscover_modules("declared", "processes", "layers", "admin")  # as the product does
+        model = app.get_model("Promise")
+        settings.ROOT_URLCONF = _site(importlib.import_module(f"{APP}.urls"))
+        erase._columns.cache_clear()
+        with _table_of(model):
+            yield model
+        admin.site.unregister(model)
+    for section, items in zip(sidebar, entries, strict=True):
+        section["items"][:] = items
+    erase._columns.cache_clear()
+    apps.all_models.pop(app.label)
+    apps.clear_cache()
+    for name in [name for name in sys.modules if name.startswith(f"{APP}.")]:
+        del sys.modules[name]
+
+
+def _site(own: ModuleType) -> ModuleType:
+    """Return the site's URLs, with those of the app and of its list."""
+    site = ModuleType("site_with_promises")
+    patterns = [path("", include(own)), path("admin/", admin.site.urls), *urls.urlpatterns]
+    site.__dict__.update(vars(urls), urlpatterns=patterns)
+    return site
+
+
+@contextmanager
+def _table_of(model: type[Model]) -> Iterator[None]:
+    """Create the table as its migration would."""
+    table = model._meta.db_table
+    with connection.schema_editor() as editor:
+        editor.create_model(model)
+        for operation in (protect(table), let_operators(table, of_person(table))):
+            editor.execute(str(operation.sql))
+    let_roles_work()
+    yield
+    with connection.schema_editor() as editor:
+        editor.delete_model(model)
+
+
+SAID = [
+    NewMessage("user", "Good morning. I promise to water the quince."),
+    NewMessage("assistant", "Noted."),
+    NewMessage("user", "I promise to call Nora."),
+]
+PROMISES = ["to water the quince.", "to call Nora."]
+
+
+@pytest.mark.slow(seconds=30)
+class TestAKindOfMemory:
+    """Five edits add a kind of memory: its table, process, declaration, resource and list. A sixth adds its layer."""
+
+    @pytest.fixture
+    def session(self, promise: Any, ada: UserProfile, bo: UserProfile) -> Session:
+        """A session of Ada with two promises, and one of Bo."""
+        append(bo, "s1", [NewMessage("user", "I promise nothing to Ada.")])
+        session = append(ada, "s1", SAID).session
+        assert set(Job.objects.filter(process="note_promises").values_list("requested_by", flat=True)) == {"append"}
+        work_off()
+        session.refresh_from_db()
+        return session
+
+    def test_its_process_runs_as_a_job_and_on_a_schedule(
+        self, promise: Any, session: Session, ada: UserProfile
+    ) -> None:
+        job = Job.objects.get(process="note_promises", session=session)
+        assert (job.status, job.result) == ("completed", {"promises": 2})
+        assert list(promise.objects.for_user(ada).order_by("pk").values_list("text", "job")) == [
+            (text, job.pk) for text in PROMISES
+        ]
+        promise.objects.all().delete()
+        register_schedules()
+        assert Schedule.objects.get(name="note_promises").minutes == 30
+        run_schedule("note_promises")
+        work_off()
+        assert promise.objects.count() == 3
+
+    def test_it_is_in_rest_and_in_contexts_of_its_person_only(
+        self, session: Session, service: Api, as_ada: Api, as_stranger: Api
+    ) -> None:
+        for api, query in ((service, {"user_id": "ada"}), (as_ada, {})):
+            shown = api.get("promises", **query).json()
+            assert [row["text"] for row in shown["promises"]] == PROMISES[::-1]
+        assert as_stranger.get("promises").json()["total"] == 0
+        assert layer(context(service), "promises") == PROMISES[::-1]
+        assert "<Promises>" in context(service)["context"]
+
+    def test_operators_see_its_list(self, promise: Any, session: Session) -> None:
+        register_groups()
+        root = operator()
+        for client in (root, operator(group="viewers")):
+            shown = page(client, list_url(promise))
+            assert all(text in shown for text in PROMISES)
+            assert f'href="{list_url(promise)}"' in page(client, list_url(Session))  # in the sidebar
+        first = change_url(promise.objects.get(text=PROMISES[0]))
+        assert PROMISES[0] in page(operator(group="editors"), first)
+        assert f'href="{first}"' in page(root, page_url(Session, "context", session.pk))
+        assert f'href="{first}"' in page(root, change_url(Job.objects.get(process="note_promises", session=session)))
+        found = page(operator("view_promise", "view_userprofile"), list_url(promise), q="bo")
+        assert PROMISES[0] not in found and "nothing to Ada." in found
+
+    def test_a_retraction_withdraws_it_and_undoing_restores_it(
+        self, promise: Any, session: Session, service: Api, ada: UserProfile
+    ) -> None:
+        rows = list(promise.objects.order_by("pk").values())
+        asked = preview(session, [0])
+        assert asked.withdrawn["promises"] == 2  # both are of one job
+        root = operator()
+        assert "Promises" in page(root, page_url(Session, "retract", session.pk), sequences="0")
+        made = retract(session, [0], reason="Planted.", requested_by="test")
+        assert made.result["withdrawn"] == asked.withdrawn
+        assert [row.text for row in promise.objects.all()] == ["nothing to Ada."]
+        assert layer(context(service), "promises") == [] and service.get("promises", user_id="ada").json()["total"] == 0
+        assert PROMISES[0] in page(root, change_url(made))
+        run_schedule("note_promises")
+        work_off()
+        assert [row.text for row in promise.objects.for_user(ada)] == PROMISES[1:]  # made again from the other turn
+        assert still_said(made, ada).lines == []
+        undo_retraction(made, requested_by="test")
+        assert sorted(promise.objects.for_user(ada).values_list("text", flat=True)) == sorted(PROMISES)
+        [back] = promise.objects.filter(text=PROMISES[0]).values()
+        assert back in rows
+
+    def test_it_is_exported_imported_and_erased(
+        self, promise: Any, session: Session, service: Api, tmp_path: Path
+    ) -> None:
+        rows = [(row.promise_id, row.text) for row in promise.objects.filter(user=session.user).order_by("pk")]
+        with (tmp_path / "ada.zip").open("wb") as file:
+            export_user("ada", file, application=DEFAULT)
+        erased = erase_user("ada", application=DEFAULT, actor="test")
+        assert erased.rows["promises"] == 2 and erased.left["promises"] == 0
+        assert [row.text for row in promise.objects.all()] == ["nothing to Ada."]
+        assert import_user(tmp_path / "ada.zip", application=DEFAULT)["promises"] == 2
+        back = promise.objects.filter(user__user_id="ada").order_by("pk")
+        assert [(row.promise_id, row.text) for row in back] == rows
+        turns = Message.objects.turns().filter(user__user_id="ada", sequence__in=(0, 2)).order_by("sequence")
+        assert [row.source_message_ids for row in back] == [[turn.pk] for turn in turns]
+        assert layer(context(service), "promises") == PROMISES[::-1]

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
-from django.utils.text import Truncator
+from django.utils.text import Truncator, capfirst
 from unfold.decorators import display
 
 from moments_app.jobs.steer import cancel
@@ -24,6 +24,7 @@ from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.event import named_actor
+from sessions_app.people.provenance import declared
 
 FOUND_BY_NAME = 50  # maximum people and sessions whose names start with the search term
 STATE_LABELS = {
@@ -82,13 +83,19 @@ class JobForm(FormPage[Job]):
             "max_attempts": settings.JOBS.max_attempts,
             "params": _json(job.params),
             "calls": self.seen(calls).order_by("id")[:CALLS_SHOWN],
-            "moments": self.seen(job.moments.defer("search_vector")).order_by("id")[:LEFT_SHOWN],
-            "summaries": self.seen(job.summaries.all()).order_by("id")[:LEFT_SHOWN],
-            "atoms": self.seen(job.atoms.all()).order_by("id")[:LEFT_SHOWN],
+            "left": list(self._left()),
             "result": _json(job.result),
             "unread": unread_turns(job),
             "left_shown": LEFT_SHOWN,
         }
+
+    def _left(self) -> Iterator[tuple[str, list[tuple[str, Model]]]]:
+        """Yield the titles of tables with rows that the job created, and the first of these rows with their pages."""
+        for table in (each.model for each in declared() if each.made_by and admin.site.is_registered(each.model)):
+            if any(column.name == "job" for column in table._meta.concrete_fields):
+                made = self.seen(table._default_manager.filter(job=self.row)).order_by("pk")
+                if rows := [(change_url(row), row) for row in made[:LEFT_SHOWN]]:
+                    yield capfirst(str(table._meta.verbose_name_plural)), rows
 
 
 class RetryJob(RowAction[Job]):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
@@ -29,7 +29,6 @@ from moments_app.provenance.retract import CannotRetract, preview, retract, sequ
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.still_said import still_said
 from moments_app.provenance.undo import undo_retraction
-from moments_app.provenance.withdrawal import withdrawals
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, number_in
 from sessions_app.models import Event, Message, Session
@@ -126,21 +125,26 @@ def _groups(parts: Sequence[Derived]) -> list[Group]:
         _group("Boundaries in the transcript", (found.events for found in parts), _event_row),
         _group("Rewritten, because they mention one of the moments", (found.mentions for found in parts), _mention_row),
         _group("Journeys that may include one of the moments", (found.journeys for found in parts), _moment_row),
-        *(_group(one.title, (found.of_extras[one.name] for found in parts), _row) for one in withdrawals()),
     ]
     return [group for group in groups if group.count]
 
 
 def _groups_in_streams(parts: Sequence[InStreams]) -> list[Group]:
+    tables = [table for found in parts[:1] for table in found.others if admin.site.is_registered(table)]
     return [
         _group("Facts and observations", (found.atoms for found in parts), _row),
         _group("Lines of stream texts", (found.lines for found in parts), _row),
+        *(_group(_title(table), (found.others[table] for found in parts), _row) for table in tables),
     ]
 
 
 def _group(title: str, parts: Iterable[Sequence[Any]], row: Callable[[Any], Row]) -> Group:
     rows = list({one.pk: one for rows in parts for one in rows}.values())
     return Group(title, len(rows), [row(one) for one in rows[:ROWS_SHOWN]])
+
+
+def _title(table: type[Model]) -> str:
+    return capfirst(str(table._meta.verbose_name_plural))
 
 
 def _time(row: Any) -> str:
@@ -366,7 +370,7 @@ class Kind:
 def _kinds(items: Sequence[RetractedItem]) -> list[Kind]:
     kinds: dict[tuple[str, bool], Kind] = {}
     for item in items:
-        name = capfirst(str(item.table._meta.verbose_name_plural))
+        name = _title(item.table)
         title = f"{name}, before they were rewritten" if item.is_rewritten else name
         kinds.setdefault((item.model, item.is_rewritten), Kind(title, [])).items.append(item)
     return list(kinds.values())
