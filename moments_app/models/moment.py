@@ -117,7 +117,24 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return list(self.raw(CHAIN_SQL, {"user": moment.user_id, "key": moment.key, "depth": depth}))
 
 
-class Moment(Searched):
+class Episode(models.Model):
+    """The fields that an engine writes. `DraftMoment` has fields of the same names."""
+
+    name = models.CharField(max_length=255)
+    summary = models.TextField()
+    detail = models.TextField(blank=True)
+    topic_tags = ArrayField(models.TextField(), default=list, blank=True)
+    emotion_tags = ArrayField(models.TextField(), default=list, blank=True)
+    present_persons = ArrayField(models.TextField(), default=list, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+WRITTEN = tuple(field.name for field in Episode._meta.local_fields)
+
+
+class Moment(Episode, Searched):
     """A distinct segment of a session, with its source turns."""
 
     SEARCHED = ("name", "summary", "detail")
@@ -127,13 +144,7 @@ class Moment(Searched):
         Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments"
     )
     key = models.SlugField(max_length=KEY_MAX_LENGTH, allow_unicode=True, db_index=False)
-    name = models.CharField(max_length=255)
     category = models.CharField(max_length=64, default="session-compression")
-    summary = models.TextField()
-    detail = models.TextField(blank=True)
-    topic_tags = ArrayField(models.TextField(), default=list, blank=True)
-    emotion_tags = ArrayField(models.TextField(), default=list, blank=True)
-    present_persons = ArrayField(models.TextField(), default=list, blank=True)
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
     first_sequence = models.BigIntegerField()
@@ -233,7 +244,7 @@ class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
         split.update(first_sequence=Subquery(built_to) + 1)
 
 
-class EpisodeDraft(models.Model):
+class EpisodeDraft(Episode):
     """An episode of a session that an engine wrote together with the statements of the same turns.
 
     A build publishes it as a moment without another call. If it is deleted, the build calls the engine for its turns.
@@ -243,12 +254,6 @@ class EpisodeDraft(models.Model):
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+", db_index=False)
     first_sequence = models.BigIntegerField()
     last_sequence = models.BigIntegerField()
-    name = models.CharField(max_length=255)
-    summary = models.TextField()
-    detail = models.TextField(blank=True)
-    topic_tags = ArrayField(models.TextField(), default=list, blank=True)
-    emotion_tags = ArrayField(models.TextField(), default=list, blank=True)
-    present_persons = ArrayField(models.TextField(), default=list, blank=True)
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     prompt_version = models.ForeignKey(
         PromptVersion, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"

@@ -22,7 +22,7 @@ from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import Moved, ProcessInput, Progress, prompt_in_force
 from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
-from moments_app.models.moment import moment_key
+from moments_app.models.moment import WRITTEN, moment_key
 from moments_app.moments.journey import KnownBefore, told
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn
@@ -246,16 +246,8 @@ def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
 
 
 def _of_draft(draft: EpisodeDraft, chunk: Chunk) -> Segment:
-    answer = DraftMoment(
-        name=draft.name,
-        summary=draft.summary,
-        detail=draft.detail,
-        topic_tags=draft.topic_tags,
-        emotion_tags=draft.emotion_tags,
-        present_persons=draft.present_persons,
-        starts_at_message_idx=0,
-        ends_at_message_idx=len(chunk.turns) - 1,
-    )
+    written = {name: getattr(draft, name) for name in WRITTEN}
+    answer = DraftMoment(**written, starts_at_message_idx=0, ends_at_message_idx=len(chunk.turns) - 1)
     return Segment(answer, chunk.sequences[0], chunk.sequences[-1], draft)
 
 
@@ -334,18 +326,13 @@ def _moments(division: Division, times: Iterator[tuple[datetime, datetime]], tak
 
 
 def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime], taken: set[str]) -> Moment:
-    draft, session, written = segment.draft, division.input.session, segment.written
-    name = draft.name.strip()
+    session, written = division.input.session, segment.written
+    columns = _columns(segment.draft)
     return Moment(
+        **columns,
         user_id=session.user_id,
         source_session=session,
-        key=moment_key(name, said[0], taken),
-        name=name,
-        summary=draft.summary,
-        detail=draft.detail,
-        topic_tags=united([], draft.topic_tags),
-        emotion_tags=united([], draft.emotion_tags),
-        present_persons=united([], draft.present_persons),
+        key=moment_key(columns["name"], said[0], taken),
         starts_at=said[0],
         ends_at=said[1],
         first_sequence=segment.first_sequence,
@@ -356,20 +343,22 @@ def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime
     )
 
 
+def _columns(draft: DraftMoment) -> dict[str, Any]:
+    """Return what the engine wrote, with the name stripped and each tag once."""
+    written = {name: getattr(draft, name) for name in WRITTEN}
+    tags = {name: united([], value) for name, value in written.items() if isinstance(value, list)}
+    return written | tags | {"name": draft.name.strip()}
+
+
 def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
     """Return the segments as drafts, to be stored and published by a later build."""
     return [
         EpisodeDraft(
+            **_columns(segment.draft),
             user_id=input.session.user_id,
             session=input.session,
             first_sequence=segment.first_sequence,
             last_sequence=segment.last_sequence,
-            name=segment.draft.name.strip(),
-            summary=segment.draft.summary,
-            detail=segment.draft.detail,
-            topic_tags=segment.draft.topic_tags,
-            emotion_tags=segment.draft.emotion_tags,
-            present_persons=segment.draft.present_persons,
             job=job,
             prompt_version=input.prompt_version,
             engine=built.engine,

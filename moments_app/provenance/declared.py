@@ -35,6 +35,7 @@ from moments_app.models import (
     WebhookDelivery,
     Word,
 )
+from moments_app.models.moment import WRITTEN, Episode
 from moments_app.models.stored_item import KEY_MAX, TEXT_MAX
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
@@ -74,6 +75,8 @@ from sessions_app.people.provenance import Provenance, declare
 MADE_OF_OTHERS = "it is derived from other rows, and is rebuilt"
 NO_TEXT = "it contains addresses, sizes or hashes, but no text"
 OF_RETRACTION = "it records retractions"
+# Of moments in exports from before an engine wrote the field.
+BLANK = {field.name: field.get_default() for field in Episode._meta.local_fields if field.blank}
 # Of facts in exports from before facts had times.
 UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
 UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
@@ -89,10 +92,10 @@ declare(
         File(
             "moments",
             about="remembered episodes. `previous_moment_keys` lists the earlier moments, nearest first",
-            fields="key name category summary detail topic_tags emotion_tags present_persons starts_at ends_at "
-            "session_id first_sequence last_sequence previous_moment_keys journey engine created_at updated_at",
+            fields=f"key {' '.join(WRITTEN)} category starts_at ends_at session_id first_sequence last_sequence "
+            "previous_moment_keys journey engine created_at updated_at",
             columns=(MomentKey("key"), session_of("source_session", is_optional=True)),
-            missing={"journey": ""},
+            missing={"journey": ""} | BLANK,
             after=put_in_chain,
         ),
         address=("rem://moments/key/", "key"),

@@ -1,6 +1,9 @@
-"""What it takes to add a layer and a kind of memory: each is added here from outside."""
+"""What it takes to add a layer, a kind of memory, and a field of a moment: each is added here from outside."""
 
 import importlib
+import json
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +22,7 @@ from django_q.models import Schedule
 from pytest_django.fixtures import Settings
 
 from memoryproject import admin_menu, urls
+from memoryproject.conf import BASE_DIR
 from memoryproject.groups import register_groups
 from memoryproject.schedules import register_schedules, run_schedule
 from moments_app.context import receipts
@@ -45,8 +49,11 @@ from sessions_app.transcript.append import NewMessage, append
 from tests.support import contract
 from tests.support.api import Api
 from tests.support.jobs import work_off
+from tests.support.migrated import migrated
 from tests.support.operator import operator
+from tests.support.other_database import another_database
 from tests.support.pages import change_url, list_url, page
+from tests.support.processes import database_url, environment
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -276,3 +283,113 @@ class TestAKindOfMemory:
         turns = Message.objects.turns().filter(user__user_id="ada", sequence__in=(0, 2)).order_by("sequence")
         assert [row.source_message_ids for row in back] == [[turn.pk] for turn in turns]
         assert layer(context(service), "promises") == PROMISES[::-1]
+
+
+# --- a field of a moment ---
+
+# The module, the line before, and the line that adds a field.
+THREE_EDITS = [
+    (
+        "moments_app/models/moment.py",
+        "    present_persons = ArrayField(models.TextField(), default=list, blank=True)\n",
+        '    weather = models.TextField(blank=True, default="")\n',
+    ),
+    (
+        "moments_app/engines/calls/moments.py",
+        "    starts_at_message_idx: int = Field(ge=0)\n",
+        '    weather: str = Field(default="fair", max_length=100)\n',
+    ),
+    (
+        "moments_app/interfaces/api/moments.py",
+        "    present_persons = TagList(required=False)\n",
+        "    weather = TextField(max_length=100, required=False)\n",
+    ),
+]
+USED = """
+import json, zipfile
+from pathlib import Path
+import django
+django.setup()
+from django.core.management import call_command
+from django.test.utils import setup_test_environment
+setup_test_environment()
+call_command("makemigrations", "moments_app", name="weather", verbosity=0)
+call_command("migrate", verbosity=0)
+from moments_app.models import EpisodeDraft, Moment
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
+from sessions_app.models import ApiKey, UserProfile
+from sessions_app.people.erase import erase_user
+from sessions_app.people.export import export_user
+from sessions_app.people.import_user import import_user
+from tests.support.api import Api
+from tests.support.jobs import build
+from tests.support.migrated import migrated
+from tests.support.operator import operator
+from tests.support.other_database import another_database
+from tests.support.pages import change_url, page
+from tests.support.processes import database_url, environment
+from tests.support.transcript import talk
+
+def weathers():
+    return sorted(Moment.objects.values_list("weather", flat=True).distinct())
+
+ada = UserProfile.objects.ensure("ada")
+session = talk(ada, 120)
+draft = {"name": "kiln", "summary": "The kiln.", "engine": "test", "weather": "foggy"}
+EpisodeDraft.objects.create(user=ada, session=session, first_sequence=0, last_sequence=19, **draft)
+build(session)
+found = {"built": weathers()}
+api = Api(ApiKey.objects.issue("service", scope="admin")[1])
+key = Moment.objects.filter(weather="foggy").get().key
+found["shown"] = api.get(f"moments/{key}", user_id="ada").json()["weather"]
+found["patched"] = api.patch(f"moments/{key}", user_id="ada", weather="icy").json()["weather"]
+found["on_page"] = 'name="weather"' in page(operator(), change_url(Moment.objects.get(key=key)))
+made = retract(session, [0], reason="Planted.", requested_by="test")
+found["retracted"] = weathers()
+undo_retraction(made, requested_by="test")
+found["restored"] = weathers()
+application = ada.application_id
+with open("ada.zip", "wb") as file:
+    export_user("ada", file, application=application)
+with zipfile.ZipFile("ada.zip") as file:
+    found["exported"] = sorted({json.loads(line)["weather"] for line in file.read("moments.jsonl").splitlines()})
+erase_user("ada", application=application, actor="test")
+found["erased"] = weathers()
+import_user(Path("ada.zip"), application=application)
+found["imported"] = weathers()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow(seconds=60)
+def test_a_field_of_a_moment_takes_three_edits_and_a_generated_migration(
+    transactional_db: None, tmp_path: Path
+) -> None:
+    for name in ("memoryproject", "sessions_app", "moments_app", "memory_extras", "templates", "tests"):
+        shutil.copytree(BASE_DIR / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, before, added in THREE_EDITS:
+        code = (tmp_path / name).read_text()
+        assert code.count(before) == 1
+        (tmp_path / name).write_text(code.replace(before, added + before))
+    with another_database("weather", template=migrated()) as database:
+        url = database_url().replace(connection.settings_dict["NAME"], database)
+        ran = subprocess.run(
+            [sys.executable, "-c", USED],
+            cwd=tmp_path,
+            env=environment(DATABASE_URL=url, DJANGO_SETTINGS_MODULE="memoryproject.settings"),
+            capture_output=True,
+            text=True,
+        )
+    assert ran.stdout, ran.stderr
+    assert json.loads(ran.stdout.splitlines()[-1]) == {
+        "built": ["fair", "foggy"],
+        "shown": "foggy",
+        "patched": "icy",
+        "on_page": True,
+        "retracted": [],
+        "restored": ["fair", "icy"],
+        "exported": ["fair", "icy"],
+        "erased": [],
+        "imported": ["fair", "icy"],
+    }

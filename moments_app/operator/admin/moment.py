@@ -15,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from moments_app.models import EngineCall, Moment
-from moments_app.models.moment import CHAIN_ORDER, MomentQuerySet
+from moments_app.models.moment import CHAIN_ORDER, WRITTEN, MomentQuerySet
 from moments_app.moments.delete import delete_moment
 from moments_app.operator import moment_chain
 from moments_app.operator.admin.filters import ExactFilter, TagFilter, UserFilter
@@ -149,7 +149,7 @@ class MomentAdmin(PageAdmin):
     form_page = MomentForm
     views = (Chain, MomentReading)
     delete_confirmation_template = "operator/moments/delete.html"
-    fields = ("name", "summary", "detail", "topic_tags", "emotion_tags", "present_persons", "category")
+    fields = (*WRITTEN, "category")
 
     class Media:
         js = ("operator/walk.js",)
