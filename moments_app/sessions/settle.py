@@ -10,9 +10,8 @@ receives all sessions in one call, or one session if calls are not combined. If 
 settles it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -47,7 +46,6 @@ from moments_app.streams import formation
 from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.formation import (
     UNFORMED,
-    FormationInput,
     Formed,
     calls_before_settling,
     closed_model,
@@ -328,45 +326,26 @@ def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:
 
 def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
     """Add the formed items, and end the facts that they end."""
-    results: Results = {}
     formed = [
         (one.quiet.job, one.quiet.formation, one.formed) for one in thoughts if one.quiet.formation and one.formed
     ]
-    for group in _groups([(by, input, made, formation.atoms_of(by, input, made)) for by, input, made in formed]):
-        streams: dict[int, tuple[MemoryStream, list[MemoryAtom]]] = {}
-        lessons = {by: formation.lessons_of(by, input, made) for by, input, made, _ in group}
-        for by, input, made, atoms in group:
-            for stream, items in [*formation.by_stream(input, made, atoms), *lessons[by]]:
-                streams.setdefault(stream.pk, (stream, []))[1].extend(items)
-        ended: dict[Job, list[MemoryAtom]] = {}
-        add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}", end=partial(_end_named, group, ended))
-        for by, input, made, atoms in group:
-            results[by] = formation.result_of(input, made, atoms, lessons[by], ended=len(ended.get(by, ())))
-    return results
+    group = [(by, input, made, formation.atoms_of(by, input, made)) for by, input, made in formed]
+    streams: dict[int, tuple[MemoryStream, list[MemoryAtom]]] = {}
+    lessons = {by: formation.lessons_of(by, input, made) for by, input, made, _ in group}
+    for by, input, made, atoms in group:
+        for stream, items in [*formation.by_stream(input, made, atoms), *lessons[by]]:
+            streams.setdefault(stream.pk, (stream, []))[1].extend(items)
+    ended: dict[Job, list[MemoryAtom]] = {}
 
+    def end() -> list[MemoryAtom]:
+        ended.update({by: end_named(by, input, made, atoms) for by, input, made, atoms in group})
+        return list(chain.from_iterable(ended.values()))
 
-FormedBy = tuple[Job, FormationInput, Formed, list[MemoryAtom]]
-
-
-def _end_named(group: Sequence[FormedBy], ended: dict[Job, list[MemoryAtom]]) -> list[MemoryAtom]:
-    """End the facts that the new items of sessions end. Record them by job, and return all."""
-    ended |= {by: end_named(by, input, made, atoms) for by, input, made, atoms in group}
-    return list(chain.from_iterable(ended.values()))
-
-
-def _groups(formed: Sequence[FormedBy]) -> Iterator[list[FormedBy]]:
-    """Yield groups of sessions to add in one statement. Sessions with the same attribute are in different groups."""
-    group: list[FormedBy] = []
-    told: set[str] = set()
-    for each in formed:
-        attributes = {attribute for atom in each[-1] if (attribute := atom.describe().attribute)}
-        if attributes & told:
-            yield group
-            group, told = [], set()
-        group.append(each)
-        told |= attributes
-    if group:
-        yield group
+    add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}", end=end)
+    return {
+        by: formation.result_of(input, made, atoms, lessons[by], ended=len(ended.get(by, ())))
+        for by, input, made, atoms in group
+    }
 
 
 def _leave_digests(thoughts: Sequence[Thought]) -> Results:

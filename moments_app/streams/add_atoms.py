@@ -10,7 +10,7 @@ by which all imported facts can be retracted. Facts that a stream already has ar
 corrected or ended since.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -67,17 +67,39 @@ def add_to_each(
     for atom in unsaid:
         atom.describe()
     link_people(unsaid)
-    added = insert_those_missing(unsaid, named_by="atom_id")
+    added: list[MemoryAtom] = []
+    settled: list[MemoryAtom] = []
+    for atoms in _without_repetitions(unsaid):
+        new = insert_those_missing(atoms, named_by="atom_id")
+        settled += settle(new, Cause(requested_by))
+        added += new
     if added:
         # A new candidate is in the person's contexts, and in no others.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}
-        touch([*known, *settle(added, Cause(requested_by)), *end()])
+        touch([*known, *settled, *end()])
         for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
         for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
             have_found(atom, requested_by=requested_by)
     return added
+
+
+def _without_repetitions(atoms: Sequence[MemoryAtom]) -> list[list[MemoryAtom]]:
+    """Return groups of atoms to insert one after the other. A repeated value of an attribute is in a later group.
+
+    In between, the value may end: "I live in Oslo", "I moved to Bergen", "I live in Oslo".
+    """
+    groups: list[list[MemoryAtom]] = []
+    count = Counter[tuple[int, int | None, str]]()
+    for atom in atoms:
+        key = atom.stream_id, atom.user_id, atom.content_hash
+        number = count[key] if atom.attribute else 0
+        if number == len(groups):
+            groups.append([])
+        groups[number].append(atom)
+        count[key] += bool(atom.attribute)
+    return groups
 
 
 def belonging_to(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:

@@ -130,6 +130,14 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 
 
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
-    """Return the sentences without duplicates."""
-    first = {one.quote if as_quotes else one.text: one for one in reversed(chosen)}
-    return [DraftAtom(text=text, turns=[one.turn.index]) for text, one in reversed(first.items())]
+    """Return the sentences without duplicates. An attribute may have a former value again after another value."""
+    drafts: list[DraftAtom] = []
+    latest: dict[str, str] = {}
+    known: set[str] = set()
+    for one in chosen:
+        text = one.quote if as_quotes else one.text
+        if text not in known or (one.attribute and latest.get(one.attribute) != text):
+            drafts.append(DraftAtom(text=text, turns=[one.turn.index]))
+        known.add(text)
+        latest[one.attribute] = text
+    return drafts

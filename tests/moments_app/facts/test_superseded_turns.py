@@ -1,5 +1,6 @@
 """Turns that say something that is no longer true are marked with what is true instead."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.retention.retain import retain
 from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.lives import say
 from tests.support.retention import cover
-from tests.support.streams import fold
+from tests.support.streams import fold, form
 from tests.support.tables import rows_read
 from tests.support.transcript import arrived_when_said
 
@@ -145,6 +147,16 @@ def test_a_statement_said_again_has_no_mark_after_a_consolidation(ada: UserProfi
     assert "no longer true" not in " ".join(found(service, "climbing near Voss"))
     assert said in context(service, "s1", layers="hot_turns")
     assert "no longer true" not in context(service, "s1", layers="hot_turns")
+
+
+def test_a_value_that_is_true_again_in_one_session_is_current(ada: UserProfile, service: Api) -> None:
+    said = [BEFORE, "I moved to Bergen on 3 March 2025.", BEFORE]
+    days = [datetime(2025, month, 10, tzinfo=UTC) for month in (1, 3, 5)]
+    turns = [NewMessage("user", text, created_at=day) for text, day in zip(said, days, strict=True)]
+    form(append(ada, "s1", turns).session)
+    [home] = service.get("facts", user_id="ada", attribute="home").json()["facts"]
+    assert (home["value"], home["valid_from"]) == ("Oslo", None)
+    assert found(service, "moved to Bergen")[0] == f"{said[1]} (since 10 May 2025: Oslo)"
 
 
 def test_a_statement_that_only_ends_another_is_no_value(ada: UserProfile, service: Api) -> None:

@@ -134,6 +134,15 @@ def left_of(user: UserProfile) -> dict[str, Any]:
     }
 
 
+def test_a_value_that_is_true_again_in_a_later_session_is_current(ada: UserProfile) -> None:
+    for number, text in enumerate(["I live in Oslo.", "I moved to Bergen.", "I live in Oslo."]):
+        said = [NewMessage(role, text, created_at=START + timedelta(days=number)) for role in ("user", "assistant")]
+        arrived_when_said(append(ada, f"s{number}", said).session)
+    assert settle_all() == 1
+    homes = MemoryAtom.objects.filter(attribute="home", stream__stream_type="user").in_order()
+    assert [(home.value, home.state) for home in homes] == [("Oslo", "ended"), ("Bergen", "ended"), ("Oslo", "active")]
+
+
 @pytest.mark.slow
 def test_settling_together_writes_the_same_as_settling_separately(
     ada: UserProfile, bo: UserProfile, monkeypatch: pytest.MonkeyPatch
