@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import (
     BooleanField,
     Case,
@@ -282,9 +282,19 @@ def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:
     rows = own.filter(vector__isnull=False), _SOURCES[kind]()
     vectors, texts = (json.loads(some.explain(format="json"))[0]["Plan"]["Plan Rows"] for some in rows)
     if max(vectors, texts) <= COUNTED:
-        vectors, texts = (some[: COUNTED + 1].count() for some in rows)
+        vectors, texts = _counts(*rows)
     is_exact = max(vectors, texts) <= COUNTED
     return Filled(kind, min(vectors, texts), refused, texts, is_exact)
+
+
+def _counts(*rows: QuerySet[Any]) -> tuple[int, ...]:
+    """Count the rows of several queries with one statement, each up to one more than `COUNTED`."""
+    queries = [some[: COUNTED + 1].values("pk").query.sql_with_params() for some in rows]
+    counts = ", ".join(f"(SELECT count(*) FROM ({sql}) counted)" for sql, _parameters in queries)  # noqa: S608 (ours)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {counts}", [value for _sql, parameters in queries for value in parameters])
+        found: tuple[int, ...] = cursor.fetchone()
+    return found
 
 
 def refusals(model: EmbeddingModel) -> list[str]:
