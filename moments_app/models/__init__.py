@@ -4,7 +4,7 @@ from moments_app.models.atom import MemoryAtom
 from moments_app.models.circuit import Circuit
 from moments_app.models.context_receipt import ContextReceipt, ContextUsage
 from moments_app.models.correction import Contradiction, CorrectedTurn, Correction
-from moments_app.models.embedding import EmbeddingModel, FactEmbedding, MomentEmbedding, TurnEmbedding
+from moments_app.models.embedding import EmbeddingModel, FactEmbedding, ItemEmbedding, MomentEmbedding, TurnEmbedding
 from moments_app.models.engine_call import EngineCall, KeptExchange
 from moments_app.models.entity import Entity, EntityLink
 from moments_app.models.failure import FailureGroup, FailureHour
@@ -38,6 +38,7 @@ __all__ = [
     "FactEmbedding",
     "FailureGroup",
     "FailureHour",
+    "ItemEmbedding",
     "Job",
     "KeptExchange",
     "KnownPerson",

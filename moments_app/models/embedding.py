@@ -18,6 +18,7 @@ from memoryproject.embeddings.recipe import Recipe
 from moments_app.models.atom import MemoryAtom
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
+from moments_app.models.stored_item import StoredItem
 from moments_app.models.stream import MemoryStream
 from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Message, UserProfile
@@ -187,7 +188,7 @@ class Embedding(models.Model):
     """
 
     model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
-    user = models.ForeignKey(  # blank for a shard's fact
+    user = models.ForeignKey(  # blank for a shard's fact and for an item that belongs to no person
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     said_at = models.DateTimeField(help_text="Time of the embedded text, copied here to speed up searches.")
@@ -246,8 +247,19 @@ class TurnEmbedding(Embedding):
     source = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
 
-AnyEmbedding = FactEmbedding | MomentEmbedding | TurnEmbedding
-KINDS: dict[str, type[AnyEmbedding]] = {"fact": FactEmbedding, "moment": MomentEmbedding, "turn": TurnEmbedding}
+class ItemEmbedding(Embedding):
+    """A vector of a stored item's text. A trigger deletes it when the text changes."""
+
+    source = models.ForeignKey(StoredItem, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
+
+
+AnyEmbedding = FactEmbedding | MomentEmbedding | TurnEmbedding | ItemEmbedding
+KINDS: dict[str, type[AnyEmbedding]] = {
+    "fact": FactEmbedding,
+    "moment": MomentEmbedding,
+    "turn": TurnEmbedding,
+    "item": ItemEmbedding,
+}
 
 
 def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
@@ -255,13 +267,14 @@ def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
 
     Args:
         requested_by: who requests it.
-        about: a `session` for its turns, a `user_id` for a person's facts and moments, a `stream` for a shard's facts.
+        about: a `session` for its turns, a `user_id` for a person's facts, moments and items, a `stream` for a shard's
+            facts, nothing for the items that belong to no person.
     """
     return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None
 
 
-def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment) -> dict[str, Any]:
-    """Return the arguments for a job about all memories of a person or a shard."""
-    if isinstance(of, Moment) or of.user_id is not None:
-        return {"user_id": of.user_id}
-    return {"stream": of if isinstance(of, MemoryStream) else of.stream}
+def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
+    """Return the arguments for a job about all memories of a person or a shard, or about the items of no person."""
+    if of.user_id is None and (stream := of if isinstance(of, MemoryStream) else getattr(of, "stream", None)):
+        return {"stream": stream}
+    return {"user_id": of.user_id}

@@ -14,6 +14,7 @@ from moments_app.models import (
     EntityLink,
     EpisodeDraft,
     FactEmbedding,
+    ItemEmbedding,
     Job,
     KeptExchange,
     KnownPerson,
@@ -400,6 +401,11 @@ declare(
             left_alone="it is removed with its text",
             imported=ask,
         )
-        for model, ask in ((FactEmbedding, embed_memories), (MomentEmbedding, None), (TurnEmbedding, embed_turns))
+        for model, ask in (
+            (FactEmbedding, embed_memories),
+            (MomentEmbedding, None),
+            (ItemEmbedding, None),
+            (TurnEmbedding, embed_turns),
+        )
     ),
 )

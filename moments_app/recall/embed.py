@@ -1,6 +1,7 @@
 """`embed`: create vectors for texts that have none from the model in use, one batch per run.
 
-A job covers a session's turns, a person's facts and moments, or a shard's facts. Texts without a vector are still found
+A job covers a session's turns; a person's facts, moments and stored items; a shard's facts; or the items that belong to
+no person. Texts without a vector are still found
 by their words. A sweep retries failed jobs.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import (
     BooleanField,
     Case,
@@ -46,7 +47,7 @@ from moments_app.jobs.process import (
     locked_session,
 )
 from moments_app.jobs.workload import Workload, tokens_of, turns_that
-from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment
+from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
 from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
 from moments_app.models.job import CannotChange
 from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
@@ -155,6 +156,8 @@ class Embed(Process[EmbedInput, Vectors]):
         written = write(input.model, answer)
         if input.session is None and not job.is_claimed():
             raise ClaimLost
+        if input.session is None:  # texts were added while this job was open
+            is_more |= isinstance(_memories_of(job, input.model, 1), EmbedInput)
         job.complete({"embedded": written - refused, "refused": refused, "model": str(input.model)})
         if is_more:
             about = {"session": job.session} if job.session else whose_memories(job)
@@ -191,10 +194,11 @@ def ask_refused_again(requested_by: str, *, dry_run: bool = False) -> int:
 
 
 def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
-    """Return the sessions, people and shards that have rejected texts to send again. Read a limited number of texts."""
+    """Return whose sessions and memories have rejected texts to send again. Read a limited number of texts."""
     due = {kind: _due_again(kind, model)[:SWEEP] for kind in KINDS}
     sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].prefetch_related("session")}
-    memories = [whose_memories(source) for source in [*due["fact"].select_related("stream"), *due["moment"]]]
+    sources = [*due["fact"].select_related("stream"), *due["moment"], *due["item"]]
+    memories = map(whose_memories, sources)
     return [*sessions.values(), *({str(about): about for about in memories}.values())]
 
 
@@ -236,8 +240,8 @@ def _due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
 def _of_source(kind: str) -> dict[str, OuterRef]:
     """Return the filter that matches vectors to the source row of an outer query.
 
-    For turns it includes the person, because distributed tables keep a person's rows together. A fact may have no
-    person.
+    For turns it includes the person, because distributed tables keep a person's rows together. Facts and items may
+    have no person.
     """
     return {"source_id": OuterRef("pk")} | ({"user_id": OuterRef("user_id")} if kind == "turn" else {})
 
@@ -279,9 +283,19 @@ def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:
     rows = own.filter(vector__isnull=False), _SOURCES[kind]()
     vectors, texts = (json.loads(some.explain(format="json"))[0]["Plan"]["Plan Rows"] for some in rows)
     if max(vectors, texts) <= COUNTED:
-        vectors, texts = (some[: COUNTED + 1].count() for some in rows)
+        vectors, texts = _counts(*rows)
     is_exact = max(vectors, texts) <= COUNTED
     return Filled(kind, min(vectors, texts), refused, texts, is_exact)
+
+
+def _counts(*rows: QuerySet[Any]) -> tuple[int, ...]:
+    """Count the rows of several queries with one statement, each up to one more than `COUNTED`."""
+    queries = [some[: COUNTED + 1].values("pk").query.sql_with_params() for some in rows]
+    counts = ", ".join(f"(SELECT count(*) FROM ({sql}) counted)" for sql, _parameters in queries)  # noqa: S608 (ours)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {counts}", [value for _sql, parameters in queries for value in parameters])
+        found: tuple[int, ...] = cursor.fetchone()
+    return found
 
 
 def refusals(model: EmbeddingModel) -> list[str]:
@@ -303,11 +317,20 @@ def _turns() -> QuerySet[Any]:
     return spoken.exclude(is_only_platform_text())
 
 
-_SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _moments, "turn": _turns}
+def _items() -> QuerySet[Any]:
+    return StoredItem.objects.live().exclude(text="").defer("value", "search_vector")
+
+
+_SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {
+    "fact": _facts,
+    "moment": _moments,
+    "turn": _turns,
+    "item": _items,
+}
 
 
 def texts_of(sources: Sequence[Any]) -> list[Text]:
-    """Return the text to embed for each fact, moment or turn. Text that the platform added to a turn is left out."""
+    """Return the text to embed for each fact, moment, turn or item. Omit what the platform added to turns."""
     turns = [source for source in sources if isinstance(source, Message)]
     others = [source for source in sources if not isinstance(source, Message)]
     return [text for text in map(_text_of, [*others, *drop_platform_text(turns)]) if text]
@@ -318,6 +341,8 @@ def _text_of(source: Any) -> Text | None:
         kind, said_at, text = "fact", source.formed_at, source.content
     elif isinstance(source, Moment):
         kind, said_at, text = "moment", source.ends_at, f"{source.summary}\n{source.detail}"
+    elif isinstance(source, StoredItem):
+        kind, said_at, text = "item", source.created_at, source.text
     else:
         kind, said_at, text = "turn", source.created_at, source.spoken
     text = text.strip()
@@ -343,7 +368,7 @@ def _turns_of(session: Session, model: EmbeddingModel, size: int) -> EmbedInput 
 
 def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
     waiting: list[Any] = []
-    for kind in ("fact", "moment") if job.user_id else ("fact",):
+    for kind in ("fact", "moment", "item") if job.user_id else ("fact",) if job.stream_id else ("item",):
         room = size + 1 - len(waiting)
         waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
     texts = texts_of(waiting[:size])

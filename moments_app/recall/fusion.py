@@ -20,6 +20,7 @@ TurnSpan = tuple[int, int, int]
 SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
 CANDIDATES = 150  # best results of each search that are ranked
 NEAR_PART = 0.5  # factor of the shares for similarity; the vectors of adjacent turns are already similar
+RANK_OFFSET = 60  # of `reciprocal_ranks`; a larger one makes the first ranks more alike
 SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that is added to each of its turns
 MOMENT_SHARE = 0.2  # share of a moment's score that is added to each of its turns
 
@@ -53,6 +54,18 @@ def near_scores(similarity: Mapping[K, float], *, unembedded: Collection[K] = ()
         return dict.fromkeys(similarity, 0.0)
     scores = {key: max(0.0, cosine - nearest[-1]) / deviation for key, cosine in similarity.items()}
     return scores | dict.fromkeys(unembedded, (mean - nearest[-1]) / deviation)
+
+
+def reciprocal_ranks(*rankings: Iterable[K]) -> dict[K, float]:
+    """Return scores that depend only on the ranks in several rankings, best first.
+
+    The method is that of Cormack et al., "Reciprocal Rank Fusion" (2009).
+    """
+    scores: dict[K, float] = defaultdict(float)
+    for ranking in rankings:
+        for rank, key in enumerate(ranking, start=RANK_OFFSET + 1):
+            scores[key] += 1 / rank
+    return {key: scores[key] for key in sorted(scores, key=lambda key: -scores[key])}
 
 
 def turn_scores(words: Mapping[Place, float], near: Mapping[Place, float]) -> dict[Place, float]:

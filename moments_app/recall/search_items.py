@@ -1,13 +1,16 @@
-"""`search_items`: find stored items by the words of a query. `list_namespaces`: list the namespaces of items."""
+"""`search_items`: find stored items by words and by meaning. `list_namespaces`: list the namespaces of items."""
 
 import json
 import re
 from collections.abc import Sequence
+from itertools import islice
+from typing import Any
 
 from django.db import connection
 
 from moments_app.models.stored_item import AFTER_END, END, LABELS_MAX, Condition, labels, range_of, stored
-from moments_app.recall.request import MOST_WORDS
+from moments_app.recall.fusion import reciprocal_ranks
+from moments_app.recall.request import MOST_WORDS, Vector
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
@@ -15,9 +18,15 @@ from sessions_app.models import UserProfile
 ANY = "*"  # stands for any label when namespaces are listed
 BEST = 500  # maximum items that a search finds
 
-_SQL = """
-SELECT found, score FROM search_moments_app_storeditem(%s, %s, %s, %s, %s, %s, %s, %s, %s)
-    WITH ORDINALITY AS result (found, score, place) ORDER BY place
+_BY_WORDS_SQL = """
+SELECT 'text' AS search, found, score, place FROM search_moments_app_storeditem(%(user)s, %(application)s, %(first)s,
+    %(beyond)s, %(words)s, %(queries)s, %(weights)s, %(conditions)s, %(most)s)
+    WITH ORDINALITY AS result (found, score, place)
+"""
+_BY_MEANING_SQL = """
+SELECT 'semantic' AS search, found, score, place FROM nearest_moments_app_itemembedding(%(user)s, %(application)s,
+    %(first)s, %(beyond)s, %(conditions)s, %(model)s, %(dimensions)s, %(vector)s, %(most)s)
+    WITH ORDINALITY AS result (found, score, place)
 """
 
 
@@ -27,38 +36,48 @@ def search_items(
     prefix: Sequence[str],
     query: str,
     *,
+    vector: Vector | None = None,
     conditions: Sequence[Condition] = (),
     most: int,
 ) -> dict[int, float]:
-    """Return the primary keys of items with their scores, best first.
+    """Return the primary keys of items with their scores, best first, with one statement.
 
     Args:
         user: the user whose items are searched; None: the items that belong to no user.
         application: the primary key of the application that owns the items.
         prefix: the labels with which the namespace of an item starts.
         query: any of its words may match.
+        vector: the vector of the query; None: search by words only.
         conditions: conditions on the value; see `StoredItemQuerySet.fitting`.
         most: the maximum number of items.
     """
     words = lexemes.words_of_query(query, MOST_WORDS)
-    if not words:
-        return {}
     queries = [" | ".join(f"'{stem}'" for stem in word.stems) for word in words]
+    first, beyond = range_of(prefix)
+    parameters: dict[str, Any] = {
+        "user": user.pk if user else None,
+        "application": application,
+        "first": first,
+        "beyond": beyond,
+        "words": " | ".join(queries),
+        "queries": array_of_texts(queries),
+        "weights": array_of(word.factor for word in words),
+        "conditions": json.dumps(conditions) if conditions else None,
+        "most": BEST,
+    }
+    searches = [_BY_WORDS_SQL] if words else []
+    if vector:
+        searches.append(_BY_MEANING_SQL)
+        parameters |= {"model": vector.model, "dimensions": vector.dimensions, "vector": vector.text}
+    if not searches:
+        return {}
+    rankings: dict[str, dict[int, float]] = {"text": {}, "semantic": {}}
     with connection.cursor() as cursor:
-        cursor.execute(
-            _SQL,
-            [
-                user.pk if user else None,
-                application,
-                *range_of(prefix),
-                " | ".join(queries),
-                array_of_texts(queries),
-                array_of(word.factor for word in words),
-                json.dumps(conditions) if conditions else None,
-                most,
-            ],
-        )
-        return dict(cursor.fetchall())
+        cursor.execute(f"{' UNION ALL '.join(searches)} ORDER BY search, place", parameters)
+        for search, found, score, _place in cursor:
+            rankings[search][found] = score
+    scores = reciprocal_ranks(*rankings.values()) if vector else rankings["text"]
+    return dict(islice(scores.items(), most))
 
 
 # Reads one item of each namespace and skips to the next namespace. A namespace with `depth` labels stands for all that

@@ -32,8 +32,8 @@ class Text:
 
     Args:
         kind: a key of `KINDS`.
-        pk: primary key of the fact, moment or turn.
-        user_id: primary key of its person; None for a shard's fact.
+        pk: primary key of the fact, moment, turn or item.
+        user_id: primary key of its person; None for a shard's fact and for an item that belongs to no person.
         said_at: the time of the message or statement.
         text: the text to embed.
     """

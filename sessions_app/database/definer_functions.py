@@ -38,6 +38,7 @@ _NEEDED = (
     ("moments_app_turnembedding", "SELECT", _VECTORS),
     ("moments_app_momentembedding", "SELECT", _VECTORS),
     ("moments_app_factembedding", "SELECT", _VECTORS),
+    ("moments_app_itemembedding", "SELECT", "model_id source_id vector"),
     ("moments_app_memorystream", "SELECT", "id user_id application_id stream_type"),
     ("moments_app_vocabulary", "SELECT", "id stream_id"),
     ("sessions_app_userprofile", "SELECT", "id user_id application_id"),

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import StoredItem
+from moments_app.models.embedding import ask_to_embed
 from moments_app.models.stored_item import (
     END,
     KEY_MAX,
@@ -27,6 +28,8 @@ from moments_app.models.stored_item import (
     stored,
     text_of,
 )
+from moments_app.recall.query_vector import with_vector
+from moments_app.recall.request import RecallRequest
 from moments_app.recall.search_items import BEST, list_namespaces, search_items
 from sessions_app.api.fields import (
     CONTRADICTORY,
@@ -173,8 +176,8 @@ class ItemsQuery(Reading, ItemsPage):
     query = WordsField(
         max_length=QUERY_MAX_CHARS,
         required=False,
-        help_text=f"Return only items whose text has words of the query: the best {BEST}, best first. Default: all "
-        "items, ordered by namespace and key.",
+        help_text=f"Return only the {BEST} items whose text matches the query best by words and by meaning, best "
+        "first. Default: all items, ordered by namespace and key.",
     )
     filter = FilterField(
         required=False,
@@ -236,7 +239,8 @@ class FoundItem(ItemAnswer):
     score = serializers.FloatField(
         default=None,
         allow_null=True,
-        help_text="How well the item matches the query. Null if the request has no query.",
+        help_text="How well the item matches the query, compared with the other items of this response. Null if the "
+        "request has no query.",
     )
 
     class Meta(ItemAnswer.Meta):
@@ -248,6 +252,7 @@ class ItemsAnswer(serializers.Serializer[Any]):
 
     items = FoundItem(many=True)
     has_more = serializers.BooleanField()
+    degraded = serializers.BooleanField(help_text="True if only words were searched, because the query has no vector.")
 
 
 class NamespacesAnswer(serializers.Serializer[Any]):
@@ -276,6 +281,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     answers = {"create": StoredAnswer, "retrieve": FetchedItems, "destroy": DeletedAnswer, "search": ItemsAnswer}
     scopes = {"retrieve": "read", "search": "read", "list": "read"}
     creates_person = ("create",)
+    own_transaction = ("search",)
     about_nobody = (*inputs, "list")
 
     def get_queryset(self) -> StoredItemQuerySet:
@@ -293,7 +299,10 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         """Store items. An item replaces the item with the same namespace and key."""
         owner = {"user": self.person, "application_id": self.application}
         items = [StoredItem(**owner, **_columns(item)) for item in self.validated_data["items"]]
-        return Response({"stored": StoredItem.objects.put(items)})
+        count = StoredItem.objects.put(items)
+        if any(item.text for item in items):
+            ask_to_embed(self.actor, user_id=self.person.pk if self.person else None)
+        return Response({"stored": count})
 
     def retrieve(self, request: Request) -> Response:
         """Return the items at some addresses, in the order of the addresses."""
@@ -312,25 +321,35 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     def search(self, request: Request) -> Response:
         """Search or list items."""
         asked = self.validated_data
-        if "query" in asked:
-            items, has_more = self.page_of(self.found())
-        else:
-            rows = self.get_queryset().within(asked["namespace"]).fitting(asked.get("filter", [])).in_order()
-            items, has_more = self.page_of(rows.after(**asked["after"]) if "after" in asked else rows)
-        self.note_read(items)
-        return self.answer({"items": items, "has_more": has_more})
+        query = with_vector(RecallRequest(asked["query"])) if "query" in asked else None
+        with self.transaction():
+            if query:
+                items, has_more = self.page_of(self.found(query))
+            else:
+                rows = self.get_queryset().within(asked["namespace"]).fitting(asked.get("filter", [])).in_order()
+                items, has_more = self.page_of(rows.after(**asked["after"]) if "after" in asked else rows)
+            self.note_read(items)
+        degraded = query is not None and query.degraded
+        return self.answer({"items": items, "has_more": has_more, "degraded": degraded})
 
     def note_read(self, items: Sequence[StoredItem]) -> None:
         """Start the time to live of these items again, unless the request says otherwise."""
         if self.validated_data["refresh_ttl"]:
             StoredItem.objects.restart_ttl(items)
 
-    def found(self) -> Sequence[StoredItem]:
+    def found(self, query: RecallRequest) -> Sequence[StoredItem]:
         """Return the items that match the query, best first, up to the end of the requested page."""
         asked = self.validated_data
-        most, conditions = asked["offset"] + asked["limit"] + 1, asked.get("filter", [])
+        if self.person is None and not self.is_nobodys:
+            return []
         scores = search_items(
-            self.person, self.application, asked["namespace"], asked["query"], conditions=conditions, most=most
+            self.person,
+            self.application,
+            asked["namespace"],
+            query.text,
+            vector=query.searched_vector,
+            conditions=asked.get("filter", []),
+            most=asked["offset"] + asked["limit"] + 1,
         )
         items = self.get_queryset().in_bulk(scores)
         for pk, item in items.items():

@@ -22,7 +22,7 @@ from memoryproject.schedules import put_schedules_back, run_schedule, schedules
 from memoryproject.status.checks import judge
 from memoryproject.status.site_state import State
 from moments_app.jobs.recovery import recover_jobs
-from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
+from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
 from moments_app.models.embedding import KINDS
 from sessions_app.clock import PUT_BACK, Times, put_back, report
 from sessions_app.database.database_roles import WORKER_ROLE
@@ -57,6 +57,7 @@ EXCUSED = {
         moments_app.MemoryAtom.last_accessed_at moments_app.Contradiction.created_at moments_app.Correction.created_at
         moments_app.Moment.created_at moments_app.Moment.updated_at moments_app.EmbeddingModel.created_at
         moments_app.FactEmbedding.created_at moments_app.MomentEmbedding.created_at moments_app.TurnEmbedding.created_at
+        moments_app.ItemEmbedding.created_at
         moments_app.FailureGroup.first_seen_at moments_app.FailureHour.hour moments_app.Entity.created_at
         moments_app.Entity.updated_at moments_app.KnownPerson.created_at lab.Probe.created_at lab.Probe.updated_at
         lab.PromptTrial.created_at
@@ -72,7 +73,8 @@ EXCUSED = {
         moments_app.MemoryAtom.formed_at moments_app.MemoryAtom.valid_from moments_app.MemoryAtom.valid_until
         moments_app.MemoryAtom.ended_at moments_app.Correction.valid_until moments_app.Moment.starts_at
         moments_app.Moment.ends_at moments_app.FactEmbedding.said_at moments_app.MomentEmbedding.said_at
-        moments_app.TurnEmbedding.said_at moments_app.Entity.due_at moments_app.StoredItem.expires_at
+        moments_app.TurnEmbedding.said_at moments_app.ItemEmbedding.said_at moments_app.Entity.due_at
+        moments_app.StoredItem.expires_at
         oauth.AccessToken.expires oauth.Assistant.cimd_expires_at oauth2_provider.IDToken.expires
         oauth2_provider.DeviceGrant.expires
     """,
@@ -127,6 +129,7 @@ def make_everything() -> None:
         "fact": MemoryAtom.objects.all(),
         "moment": Moment.objects.all(),
         "turn": Message.objects.turns(),
+        "item": StoredItem.objects.all(),
     }
     for name, kind in KINDS.items():
         source = sources[name].filter(user=session.user).first()

@@ -15,10 +15,14 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
-from moments_app.models import Job, StoredItem
+from moments_app.migrations._vector_search import EXACT
+from moments_app.models import EmbeddingModel, ItemEmbedding, Job, StoredItem
 from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
+from moments_app.recall.embed import ask_refused_again
 from moments_app.recall.index_words import index_words
+from moments_app.recall.request import Vector
 from moments_app.recall.search_items import list_namespaces, search_items
 from moments_app.reports.housekeeping import prune_items
 from sessions_app import lexemes
@@ -26,8 +30,11 @@ from sessions_app.models import ApiKey, Application, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.import_user import NotAnExport, import_user
 from sessions_app.row_security import acting_for
+from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection
+from tests.support.jobs import work_off
+from tests.support.openai_server import OpenAIServer
 from tests.support.tables import rows_read
 from tests.support.waiting import TIMEOUT
 
@@ -583,6 +590,191 @@ class TestSearch:
         answer = service.post("items/search", {"query": "kilns", "after": TURIN})
         assert errors(answer) == {"after": "contradictory"}
         assert errors(service.post("items/search", {"query": "kilns", "offset": 501})) == {"offset": "contradictory"}
+
+
+class TestMeaning:
+    """With an embeddings endpoint, items are also found by meaning. Vectors are made in the background."""
+
+    pytestmark = pytest.mark.usefixtures("embeddings_server")
+
+    def search(self, api: Api, query: str, **asked: Any) -> tuple[list[str], bool]:
+        answer = api.post("items/search", {"query": query, **asked}).json()
+        return [item["key"] for item in answer["items"]], answer["degraded"]
+
+    @pytest.fixture(params=[{}, {"user_id": "ada"}], ids=["of nobody", "of ada"])
+    def whose(self, request: pytest.FixtureRequest) -> dict[str, str]:
+        found: dict[str, str] = request.param
+        return found
+
+    def test_row_9_a_search_by_meaning_finds_no_items_of_others(
+        self, service: Api, other_service: Api, as_ada: Api, bo: UserProfile
+    ) -> None:
+        put(service, "nobodys", text="Kilns")
+        put(service, "adas", text="Kilns", user_id="ada")
+        put(other_service, "others", text="Kilns")
+        put(other_service, "other adas", text="Kilns", user_id="ada")
+        work_off()
+        assert ItemEmbedding.objects.filter(vector__isnull=False).count() == 4
+        assert self.search(service, "kilnsmen") == (["nobodys"], False)
+        assert self.search(other_service, "kilnsmen") == (["others"], False)
+        assert self.search(other_service, "kilnsmen", user_id="ada") == (["other adas"], False)
+        for answer in (self.search(service, "kilnsmen", user_id="ada"), self.search(as_ada, "kilnsmen")):
+            assert answer == (["adas"], False)
+        for user_id in ("bo", "unknown"):
+            assert self.search(service, "kilnsmen", user_id=user_id) == ([], False)
+        assert self.search(as_ada, "kilnsmen", user_id="bo") == ([], False)
+
+    def test_row_9_requests_see_only_the_vectors_of_their_items(
+        self, service: Api, ada: UserProfile, bo: UserProfile, other: Application
+    ) -> None:
+        put(service, "nobodys", text="Kilns")
+        put(service, "adas", text="Kilns", user_id="ada")
+        work_off()
+        adas = StoredItem.objects.get(user=ada).pk
+        vector = Vector(EmbeddingModel.objects.get().pk, 64, [1.0] * 64)
+        for user, application in ((ada, DEFAULT), (bo, DEFAULT), (None, DEFAULT), (None, other.pk)):
+            with acting_for("ada", application=DEFAULT):
+                assert list(search_items(user, application, [], "x", vector=vector, most=10)) == [adas]
+                assert list(ItemEmbedding.objects.values_list("source", flat=True)) == [adas]
+            for acting, acting_in in (("bo", DEFAULT), (None, other.pk)):
+                with acting_for(acting, application=acting_in):
+                    assert not search_items(user, application, [], "x", vector=vector, most=10)
+                    assert not ItemEmbedding.objects.exists() and not ItemEmbedding.objects.all().delete()[0]
+
+    def test_without_vectors_a_search_is_by_words_and_says_so(self, service: Api, settings: Settings) -> None:
+        put(service, text="Kilns in Turin")
+        settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"provider": "none"})
+        assert self.search(service, "kilns") == (["turin"], True)
+        assert self.search(service, "kilnsmen") == ([], True)
+        assert service.post("items/search", {}).json()["degraded"] is False
+
+    def test_items_that_match_by_words_and_by_meaning_come_first(self, service: Api, whose: dict[str, str]) -> None:
+        put(service, "felt", text="Felt wears out.", **whose)
+        put(service, "both", text="Kilns in Turin", **whose)
+        put(service, "other", ["other"], text="Kilns in Turin", **whose)
+        work_off()
+        assert Job.objects.filter(process="embed", status="completed").count() == 1
+        asked = {"namespace": TRIPS, **whose}
+        assert self.search(service, "kilns in Turin", **asked) == (["both", "felt"], False)
+        assert self.search(service, "kilns in Turin", **asked, limit=1, offset=1) == (["felt"], False)
+        assert self.search(service, "kilns", **asked, filter={"text": "Felt wears out."}) == (["felt"], False)
+        assert self.search(service, "kilns", **asked | {"namespace": ["x"]}) == ([], False)
+
+    def test_a_new_text_replaces_the_vector_and_the_same_text_keeps_it(
+        self, service: Api, whose: dict[str, str], embeddings_server: OpenAIServer
+    ) -> None:
+        put(service, text="Kilns", n=1, **whose)
+        work_off()
+        [before] = ItemEmbedding.objects.values_list("pk", flat=True)
+        put(service, text="Kilns", n=2, **whose)
+        work_off()
+        assert list(ItemEmbedding.objects.values_list("pk", flat=True)) == [before]
+        sent = len(embeddings_server.requests)
+        put(service, text="Felt", n=2, **whose)
+        assert not ItemEmbedding.objects.exists()
+        work_off()
+        assert embeddings_server.requests[sent]["input"] == ["Felt"] and ItemEmbedding.objects.count() == 1
+        service.post("items/delete", {"items": [TURIN], **whose})
+        assert not ItemEmbedding.objects.exists()
+
+    def test_expired_items_and_items_without_text_are_not_embedded(self, service: Api) -> None:
+        item = {"namespace": ["n"], "key": "silent", "value": {}, "text": ""}
+        service.post("items", {"items": [item]})
+        assert not Job.objects.exists()
+        service.post("items", {"items": [item | {"text": "Kilns", "ttl": 5}]})
+        StoredItem.objects.update(expires_at=timezone.now())
+        work_off()
+        assert not ItemEmbedding.objects.exists()
+
+    def test_expired_items_are_not_found_by_meaning(self, service: Api) -> None:
+        item = {"namespace": ["n"], "key": "kiln", "value": {"text": "Kilns"}, "ttl": 5}
+        service.post("items", {"items": [item]})
+        work_off()
+        assert self.search(service, "kilnsmen") == (["kiln"], False)
+        StoredItem.objects.update(expires_at=timezone.now())
+        assert self.search(service, "kilnsmen") == ([], False)
+        prune_items()
+        assert not StoredItem.objects.exists() and not ItemEmbedding.objects.exists()
+
+    def test_texts_that_are_added_during_a_job_are_embedded_by_the_next(
+        self, service: Api, embeddings_server: OpenAIServer
+    ) -> None:
+        put(service, "first", text="Kilns", user_id="ada")
+
+        def put_another(handler: Any, body: dict[str, Any]) -> None:
+            if len(embeddings_server.requests) == 1:
+                on_its_own_connection(lambda: put(service, "second", text="Felt", user_id="ada"))
+            behave.answer_well(handler, body)
+
+        embeddings_server.always(put_another)
+        work_off()
+        assert ItemEmbedding.objects.count() == 2
+
+    def test_a_rejected_text_is_recorded_and_found_by_words(
+        self, service: Api, whose: dict[str, str], embeddings_server: OpenAIServer
+    ) -> None:
+        put(service, text="Kilns", **whose)
+        embeddings_server.always(
+            lambda handler, body: (behave.error(400) if body["input"] == ["Kilns"] else behave.answer_well)(
+                handler, body
+            )
+        )
+        work_off()
+        assert ItemEmbedding.objects.get().refusals == 1
+        assert self.search(service, "kilns", **whose) == (["turin"], False)
+        embeddings_server.always(behave.answer_well)
+        ItemEmbedding.objects.update(ask_again_at=None)
+        assert ask_refused_again("test") == 1
+        work_off()
+        assert ItemEmbedding.objects.get().vector is not None
+
+    def test_the_number_of_statements_does_not_depend_on_the_number_of_items(self, service: Api) -> None:
+        counts = []
+        for number in (2, 60):
+            items = [{"namespace": ["n"], "key": f"k{n}", "value": {"text": f"Kiln {n}"}} for n in range(number)]
+            service.post("items", {"items": items})
+            work_off()
+            self.search(service, "kilns")  # caches the query's vector
+            with CaptureQueriesContext(connection) as statements:
+                assert len(self.search(service, "kilns", limit=100)[0]) == number
+            counts.append(len(statements))
+        assert counts[0] == counts[1]
+
+    @pytest.mark.parametrize("exact", [True, False])
+    def test_many_items_are_searched_by_the_index(self, service: Api, ada: UserProfile, exact: bool) -> None:
+        """The nearest items within a namespace are found, although other namespaces have nearer ones."""
+        put(service, text="Kilns", user_id="ada")
+        work_off()
+        model = EmbeddingModel.objects.get()
+        rows = [
+            StoredItem(user=ada, application_id=DEFAULT, namespace=stored([f"n{n % 10}"]), key=str(n), text="Felt")
+            for n in range(2_000)
+        ]
+        StoredItem.objects.bulk_create(rows)
+        vectors = [[1.0, n / 1_000, *([0.0] * 62)] for n in range(2_000)]
+        ItemEmbedding.objects.bulk_create(
+            [
+                ItemEmbedding(source=row, model=model, user=ada, said_at=row.created_at, vector=vector)
+                for row, vector in zip(rows, vectors, strict=True)
+            ]
+        )
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE moments_app_storeditem")
+            cursor.execute("ANALYZE moments_app_itemembedding")
+            if not exact:
+                cursor.execute("SELECT pg_get_functiondef('nearest_moments_app_itemembedding'::regproc)")
+                [(made,)] = cursor.fetchall()
+                cursor.execute(made.replace(str(EXACT), "100"))
+        try:
+            vector = Vector(model.pk, 64, [1.0, *([0.0] * 63)])
+            with acting_for("ada", application=DEFAULT):
+                found = list(search_items(ada, DEFAULT, ["n7"], "?", vector=vector, most=5))
+            assert [row.key for row in map(StoredItem.objects.in_bulk(found).__getitem__, found)] == [
+                *("7", "17", "27", "37", "47")
+            ]
+        finally:
+            if not exact:
+                connection.cursor().execute(made)
 
 
 @pytest.mark.slow(seconds=20)

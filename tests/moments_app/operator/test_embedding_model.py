@@ -35,6 +35,7 @@ def test_the_progress_of_each_kind_is_shown(root: Client, model: EmbeddingModel,
         ("fact", 1, 2, True),
         ("moment", 0, 0, True),
         ("turn", 0, 4, True),
+        ("item", 0, 0, True),
     ]
     for url in (list_url(EmbeddingModel), change_url(model)):
         shown = page(root, url)

@@ -434,6 +434,7 @@ class TestAsking:
             "FactEmbedding",
             "MomentEmbedding",
             "TurnEmbedding",
+            "ItemEmbedding",
         }
         exported = {
             "Session",

@@ -13,6 +13,7 @@ from memoryproject.apps import own_logins
 from memoryproject.schedules import schedules
 from memoryproject.status.health import readiness
 from moments_app.models import EmbeddingModel, Job, Moment
+from moments_app.models.embedding import KINDS
 from moments_app.moments.build import BuildMoments
 from sessions_app.database.database_roles import (
     ADMIN,
@@ -154,7 +155,7 @@ class TestWorker:
             model = EmbeddingModel.objects.ensure("another", 3)
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM pg_indexes WHERE indexname ~ %s", [f"_nearest_{model.pk}$"])
-            assert cursor.fetchone() == (3,)
+            assert cursor.fetchone() == (len(KINDS),)
 
     def test_the_worker_login_sees_no_logins_and_cannot_alter_tables(self) -> None:
         operator()
