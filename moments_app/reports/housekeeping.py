@@ -121,5 +121,5 @@ def prune_items(*, dry_run: bool = False) -> Pruned:
     Args:
         dry_run: only count.
     """
-    expired = StoredItem.objects.expired()
+    expired = StoredItem.objects.expired().only("pk")  # otherwise their values would be read
     return Pruned(expired.count() if dry_run else _delete(expired))

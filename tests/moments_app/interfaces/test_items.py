@@ -221,11 +221,12 @@ class TestTtl:
         StoredItem.objects.update(expires_at=F("expires_at") - timedelta(minutes=minutes))
 
     def minutes_left(self) -> float:
-        left: timedelta = StoredItem.objects.get(key="turin").expires_at - timezone.now()
-        return left / timedelta(minutes=1)
+        expires_at = StoredItem.objects.get(key="turin").expires_at
+        assert expires_at
+        return (expires_at - timezone.now()) / timedelta(minutes=1)
 
     @pytest.mark.parametrize("whose", [{}, {"user_id": "ada"}])
-    def test_an_expired_item_is_not_returned_and_the_next_one_is_new(self, service: Api, whose: dict[str, str]) -> None:
+    def test_an_expired_item_is_not_returned_and_the_next_one_is_new(self, service: Api, whose: dict[str, Any]) -> None:
         self.put(service, **whose)
         put(service, "oslo", ["other"], **whose)
         [before] = got(service, **whose)
@@ -602,8 +603,8 @@ class TestMeaning:
         return [item["key"] for item in answer["items"]], answer["degraded"]
 
     @pytest.fixture(params=[{}, {"user_id": "ada"}], ids=["of nobody", "of ada"])
-    def whose(self, request: pytest.FixtureRequest) -> dict[str, str]:
-        found: dict[str, str] = request.param
+    def whose(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        found: dict[str, Any] = request.param
         return found
 
     def test_row_9_a_search_by_meaning_finds_no_items_of_others(
@@ -648,7 +649,7 @@ class TestMeaning:
         assert self.search(service, "kilnsmen") == ([], True)
         assert service.post("items/search", {}).json()["degraded"] is False
 
-    def test_items_that_match_by_words_and_by_meaning_come_first(self, service: Api, whose: dict[str, str]) -> None:
+    def test_items_that_match_by_words_and_by_meaning_come_first(self, service: Api, whose: dict[str, Any]) -> None:
         put(service, "felt", text="Felt wears out.", **whose)
         put(service, "both", text="Kilns in Turin", **whose)
         put(service, "other", ["other"], text="Kilns in Turin", **whose)
@@ -661,7 +662,7 @@ class TestMeaning:
         assert self.search(service, "kilns", **asked | {"namespace": ["x"]}) == ([], False)
 
     def test_a_new_text_replaces_the_vector_and_the_same_text_keeps_it(
-        self, service: Api, whose: dict[str, str], embeddings_server: OpenAIServer
+        self, service: Api, whose: dict[str, Any], embeddings_server: OpenAIServer
     ) -> None:
         put(service, text="Kilns", n=1, **whose)
         work_off()
@@ -674,7 +675,7 @@ class TestMeaning:
         assert not ItemEmbedding.objects.exists()
         work_off()
         assert embeddings_server.requests[sent]["input"] == ["Felt"] and ItemEmbedding.objects.count() == 1
-        service.post("items/delete", {"items": [TURIN], **whose})
+        assert service.post("items/delete", {"items": [TURIN], **whose}).json() == {"deleted": 1}
         assert not ItemEmbedding.objects.exists()
 
     def test_expired_items_and_items_without_text_are_not_embedded(self, service: Api) -> None:
@@ -711,7 +712,7 @@ class TestMeaning:
         assert ItemEmbedding.objects.count() == 2
 
     def test_a_rejected_text_is_recorded_and_found_by_words(
-        self, service: Api, whose: dict[str, str], embeddings_server: OpenAIServer
+        self, service: Api, whose: dict[str, Any], embeddings_server: OpenAIServer
     ) -> None:
         put(service, text="Kilns", **whose)
         embeddings_server.always(
