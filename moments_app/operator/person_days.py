@@ -21,6 +21,7 @@ from sessions_app.models import Session, UserProfile
 PAGE = 60  # maximum events per page
 DAYS = 14  # maximum days per page
 TEXT = 160  # maximum characters of an event's text
+FACTS = ("formed", "ended")  # names of the kinds of events about facts
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,16 @@ class DaysPage:
 
     @property
     def by_day(self) -> list[tuple[date, list[Happening]]]:
-        """The events of each day, latest first."""
-        return [(day, list(events)) for day, events in groupby(self.events, key=lambda event: event.at.date())]
+        """The events of each day, latest first. Facts with the same words in several memory texts are shown once."""
+        return [(day, _once(events)) for day, events in groupby(self.events, key=lambda event: event.at.date())]
+
+
+def _once(events: Iterable[Happening]) -> list[Happening]:
+    once: dict[object, Happening] = {}
+    for event in events:
+        is_whole = event.name in FACTS and len(event.text) < TEXT
+        once.setdefault((event.kind, event.text) if is_whole else event.place, event)
+    return list(once.values())
 
 
 def days_of(

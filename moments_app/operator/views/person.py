@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
 
-from django.db.models import Model, QuerySet, Value
+from django.db.models import Model, Q, QuerySet, Value
 from django.http import HttpRequest
 
 from moments_app.models import (
@@ -15,6 +15,7 @@ from moments_app.models import (
     Entity,
     EntityLink,
     Job,
+    KnownPerson,
     MemoryAtom,
     MemoryStream,
     Moment,
@@ -39,7 +40,7 @@ KEPT: dict[str, type[Model]] = {
     "Sessions": Session,
     "Moments": Moment,
     "Summaries": Summary,
-    "Streams": MemoryStream,
+    "Memory texts": MemoryStream,
     "Facts and observations": MemoryAtom,
     "Tasks and goals": Entity,
     "Retractions": Retraction,
@@ -51,6 +52,7 @@ READINGS_SHOWN = 10
 FACTS_SHOWN = 20
 BEHAVIOR = (MemoryAtom.Kind.INSTRUCTION, MemoryAtom.Kind.LESSON)
 ENTITIES_SHOWN = 60
+PEOPLE_SHOWN = 30
 
 
 class PersonPage(RowPage[UserProfile]):
@@ -111,9 +113,9 @@ class Who(FirstTab[UserProfile], PersonPage):
             facts, ended = facts.as_of(time), ended.filter(ended_at__lte=time)
         else:
             facts = facts.holding()
-        facts = facts.newest_first()
-        holds, more = _each_once(facts.exclude(kind__in=BEHAVIOR))
-        behavior, more_behavior = _each_once(facts.filter(kind__in=BEHAVIOR))
+        facts, behaves = facts.newest_first(), Q(kind__in=BEHAVIOR) | Q(is_candidate=True)
+        holds, more = _each_once(facts.exclude(behaves))
+        behavior, more_behavior = _each_once(facts.filter(behaves))
         held, more_held = _each_once(ended)
         return {
             "sees_facts": True,
@@ -125,8 +127,12 @@ class Who(FirstTab[UserProfile], PersonPage):
         }
 
     def _now(self) -> dict[str, Any]:
-        """Return what the platform stores about the person, and which operators read it."""
+        """Return the people in the person's memory, the stored data, and which operators read it."""
+        known = KnownPerson.objects.for_user(self.row).with_statements().newest_first()
+        people, more = first_of(self.seen(known), PEOPLE_SHOWN)
         return {
+            "known_people": people,
+            "more_people": more,
             "put_off": _put_off(self.row),
             "kept": _kept(self.request, self.row),
             "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
@@ -205,7 +211,9 @@ def head_of(admin: Any, request: HttpRequest, person: UserProfile, tab: str, as_
     tabs = tabs_of(admin, request, person, tab, as_of.query)
     if may_see(request, Moment):
         tabs.insert(2, {"title": "Moments", "url": page_url(Moment, "chain", person.pk) + as_of.query})
-    return {"profile": person, "tabs": tabs, "as_of": as_of, "may_search": request.user.has_perms(SEE_MEMORY)}
+    may_search = request.user.has_perms(SEE_MEMORY)
+    may_correct = may_search and request.user.has_perm("moments_app.change_memoryatom")
+    return {"profile": person, "tabs": tabs, "as_of": as_of, "may_search": may_search, "may_correct": may_correct}
 
 
 def _each_once(facts: QuerySet[MemoryAtom]) -> tuple[list[MemoryAtom], bool]:

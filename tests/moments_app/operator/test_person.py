@@ -15,6 +15,7 @@ from moments_app.models import (
     Entity,
     EntityLink,
     Job,
+    KnownPerson,
     MemoryAtom,
     MemoryStream,
     Moment,
@@ -29,7 +30,7 @@ from tests.support.lives import BERGEN, MAYA, OSLO, say
 from tests.support.moments import remember
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
-from tests.support.streams import note, written
+from tests.support.streams import note, shard, written
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,10 +101,12 @@ class TestWho:
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         for kind in ("instruction", "lesson", "home"):
             note(stream, f"This is of the kind {kind}.", "fact", kind=kind)
+        learned = {"user": ada, "is_candidate": True, "atom_type": "observation"}
+        shard("lessons").atoms.create(content="This is of the kind candidate.", **learned)
         facts, _, rest = page(root, change_url(ada)).partition("How the assistant should behave")
         behavior = rest.partition("Past facts")[0]
         assert "of the kind home" in facts and "of the kind home" not in behavior
-        for kind in ("instruction", "lesson"):
+        for kind in ("instruction", "lesson", "candidate"):
             assert f"of the kind {kind}" not in facts and f"of the kind {kind}" in behavior
 
     @pytest.mark.slow
@@ -119,6 +122,19 @@ class TestWho:
         assert "Turns (marked" in shown and f"{change_url(Session.objects.get())}?at=0#turn-0" in shown
         assert queries_of(root, elsewhere) <= MAX_QUERIES
         assert operator("view_memoryatom").get(elsewhere).status_code == 403
+
+    @pytest.mark.slow
+    @pytest.mark.usefixtures("forming")
+    def test_each_fact_can_be_corrected_and_each_known_person_has_a_link(self, root: Client, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-20", "My daughter is called Maya.")
+        fact, maya = MemoryAtom.objects.get(content=MAYA), KnownPerson.objects.get(user=ada)
+        shown = page(root, change_url(ada))
+        assert reverse("admin:moments_app_memoryatom_correct", args=[fact.pk]) in shown
+        assert change_url(maya) in shown and change_url(maya) not in page(root, change_url(ada), as_of="2025-02-01")
+        viewer = operator("view_userprofile", "view_memoryatom")
+        assert "/correct/" not in page(viewer, change_url(ada)) and change_url(maya) not in page(
+            viewer, change_url(ada)
+        )
 
     def test_forbidden_kinds_are_not_shown(self, ada: UserProfile) -> None:
         remember(ada, 2)
