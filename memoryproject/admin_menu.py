@@ -30,7 +30,7 @@ ENTRIES = {
     "sessions_app.session": Entry("session", "sessions", "forum"),
     "moments_app.moment": Entry("moment", "moments", "bookmark"),
     "moments_app.summary": Entry("summary", "summaries", "summarize"),
-    "moments_app.memorystream": Entry("stream", "streams", "water"),
+    "moments_app.memorystream": Entry("memory text", "memory texts", "article"),
     "moments_app.release": Entry("release", "releases", "campaign"),
     "moments_app.memoryatom": Entry("fact or observation", "facts and observations", "grain"),
     "moments_app.retraction": Entry("retraction", "retractions", "undo"),

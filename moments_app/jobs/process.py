@@ -282,6 +282,8 @@ def _register(process: type[AnyProcess]) -> None:
         raise ImproperlyConfigured(f"Two processes are named {process.name!r}: {paths}.")
     if process.title:
         TITLES[process.name] = process.title
+        if process.prompt_purpose:
+            TITLES[process.prompt_purpose] = process.title
 
 
 def processes() -> list[AnyProcess]:

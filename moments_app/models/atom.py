@@ -4,7 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Collection
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from django.apps import apps
 from django.contrib.postgres.expressions import ArraySubquery
@@ -272,6 +272,15 @@ class MemoryAtom(Searched):
         ENDED = "ended"
         EVICTED = "evicted"
         LINE = "line"
+
+    # The words of the admin for the states.
+    STATES: ClassVar[dict[str, str]] = {
+        State.ACTIVE: "in memory",
+        State.ABSORBED: "merged",
+        State.ENDED: "ended",
+        State.EVICTED: "removed",
+        State.LINE: "line of a text",
+    }
 
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
     atom_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
@@ -623,6 +632,11 @@ class MemoryAtom(Searched):
     def source_count(self) -> int:
         """The number of turns that it comes from."""
         return len(self.source_message_ids)
+
+    @property
+    def state_in_words(self) -> str:
+        """The state in the words of the admin."""
+        return self.STATES[self.state]
 
     @property
     def uri(self) -> str:

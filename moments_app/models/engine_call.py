@@ -16,7 +16,7 @@ from django.utils import timezone
 from moments_app.engines import is_free
 from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models.failure import FailureGroup
-from moments_app.models.job import Job
+from moments_app.models.job import Job, title_of
 from moments_app.models.prompt import PromptVersion
 from sessions_app.daily_limits import Call, call_under_way
 from sessions_app.limited_operators import unlimited
@@ -240,7 +240,7 @@ class EngineCall(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.purpose} by {self.engine}"
+        return f"{title_of(self.purpose)} by {self.engine}"
 
 
 class KeptExchangeQuerySet(models.QuerySet["KeptExchange"]):

@@ -41,7 +41,8 @@ LEFT_OUT = "left_out"  # in the result: a model's dropped sentences, each with i
 LEFT_OUT_MOST = 50
 LEFT_OUT_CHARS = 500  # of each
 CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
-TITLES: dict[str, str] = {}  # of processes, by name; each process adds its own
+# The titles of processes and of purposes of model calls, by name. Each process adds its own and that of its prompt.
+TITLES = {"recall-query": "Search query"}
 LONGEST_BACKOFF = timedelta(hours=1)
 
 

@@ -125,7 +125,7 @@ class Retraction(models.Model):
         ]
 
     def __str__(self) -> str:
-        return str(self.retraction_id)
+        return f"retraction of {self.created_at:%Y-%m-%d %H:%M}"
 
     @property
     def actor(self) -> str:
@@ -240,6 +240,8 @@ class RetractedItem(models.Model):
             return f"Boundary after turn {self.data['sequence']}"
         if process := self.data.get("process"):
             return title_of(process)
+        if action := self.data.get("action"):  # a change of a fact
+            return str(action).replace("_", " ").capitalize()
         if self.model == Event._meta.label_lower:
             return str(self.data["type"]).replace("_", " ")
         said = (self.data.get(name) for name in TELLING)

@@ -299,7 +299,7 @@ class MemoryStream(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.label
+        return self.name_on_pages
 
     def clean(self) -> None:
         """Check the constraints to get readable errors, and check that settings allow the model."""
@@ -322,11 +322,20 @@ class MemoryStream(models.Model):
         return f"shard {self.name}" if self.stream_type == self.Type.AGENT else str(self.stream_type)
 
     @property
+    def name_on_pages(self) -> str:
+        """The name without its owner, in the words of the admin, which calls a stream a text."""
+        names = {self.Type.SESSION: "text about the session", self.Type.USER: "text about the person"}
+        return names.get(self.Type(self.stream_type), f"shared memory {self.name}")
+
+    @property
     def title(self) -> str:
-        """The name with its owner: `session s1 of ada, agent default`."""
-        whose = {self.Type.SESSION: f"session {self.session} of {self.user}", self.Type.USER: f"user {self.user}"}
+        """The name with its owner: `text about session s1 of ada, agent default`."""
+        whose = {
+            self.Type.SESSION: f"text about session {self.session} of {self.user}",
+            self.Type.USER: f"text about {self.user}",
+        }
         agent = f"agent {self.agent_id}" if self.agent_id else "every agent"
-        return f"{whose.get(self.Type(self.stream_type), self.label)}, {agent}"
+        return f"{whose.get(self.Type(self.stream_type), self.name_on_pages)}, {agent}"
 
     @property
     def application_pk(self) -> int:

@@ -14,6 +14,24 @@ from sessions_app.models import Session, UserProfile
 SESSIONS = "rem://sessions/"
 
 
+# By the start of an address: the words for its row, which may contain the rest of the address.
+NAMES = {
+    "rem://moments/key/": "the moment {}",
+    "rem://atoms/": "an item",
+    "rem://streams/": "a memory text",
+    "rem://users/": "the profile",
+}
+
+
+def name_of_source(ref: str) -> str:
+    """Return the name of the row at an address, in words."""
+    session, is_turn, sequence = ref.removeprefix(SESSIONS).rpartition("/messages/")
+    if ref.startswith(SESSIONS) and is_turn:
+        return f"turn {sequence} of {session}"
+    named = (name.format(ref.removeprefix(start)) for start, name in NAMES.items() if ref.startswith(start))
+    return next(named, ref)
+
+
 class Pages:
     """Finds the page of an address. All addresses are looked up with one query.
 

@@ -76,17 +76,17 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         SummaryAnswer,
     ),
     Purpose.MEMORY_EXTRACTION: (
-        "Extracts observations and facts from the latest turns, and assigns them to memory streams.",
+        "Extracts observations and facts from the latest turns, and assigns them to memory texts.",
         [
             f"The turns since the last extraction, at most {MAX_TURNS} and about {{tokens}} tokens",
-            "For each stream: what to remember, the maximum number of words, and existing items",
+            "For each memory text: what to remember, the maximum number of words, and existing items",
         ],
         FormationShape,
     ),
     Purpose.STREAM_CONSOLIDATION: (
-        "Merges the waiting observations of a stream into its text.",
+        "Merges the waiting observations of a memory text into it.",
         [
-            "The stream's own instructions for its text, and the maximum number of words",
+            "The text's own instructions, and its maximum number of words",
             "The current lines with their labels, and lines written by hand, which don't change",
             f"The waiting observations with their dates, oldest first, at most {MAX_OBSERVATIONS}",
         ],

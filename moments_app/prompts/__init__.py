@@ -23,9 +23,9 @@ _SHIPPED = {
     MOMENT_BUILDER_URI: ("Moment builder", "moment-builder"),
     ROLLING_SUMMARY_URI: ("Rolling summary", "rolling-summary"),
     MEMORY_EXTRACTION_URI: ("Memory extraction", "memory-extraction"),
-    STREAM_CONSOLIDATION_URI: ("Stream consolidation", "stream-consolidation"),
-    SESSION_DIGEST_URI: ("Session digest", "session-digest"),
-    RECALL_QUERY_URI: ("Recall query", "recall-query"),
+    STREAM_CONSOLIDATION_URI: ("Merging observations", "stream-consolidation"),
+    SESSION_DIGEST_URI: ("Compacting a session", "session-digest"),
+    RECALL_QUERY_URI: ("Search query", "recall-query"),
 }
 
 
@@ -36,7 +36,7 @@ def install_shipped_prompts(**_: Any) -> None:
 
     for uri, (name, purpose) in _SHIPPED.items():
         given = {"name": name, "purpose": purpose}
-        resource, _created = PromptResource.objects.get_or_create(uri=uri, application=None, defaults=given)
+        resource, _created = PromptResource.objects.update_or_create(uri=uri, application=None, defaults=given)
         content = (Path(__file__).parent / f"{purpose}.md").read_text(encoding="utf-8")
         if resource.versions.filter(created_by=SHIPPED_BY, content=content).exists():
             continue

@@ -107,7 +107,7 @@ def forget_in_shards(user: UserProfile) -> None:
 def count_in_shards(user: UserProfile) -> dict[str, int]:
     """Count a person's items in shards that have no reference to the person, and releases of these."""
     shared = _in_shards(user).exclude(user=user).exclude(source_user=user).count()
-    return {"facts and observations of shards": shared, "releases": Release.objects.only_from(user).count()}
+    return {"facts and observations of shared memory": shared, "releases": Release.objects.only_from(user).count()}
 
 
 def _in_shards(user: UserProfile) -> MemoryAtomQuerySet:

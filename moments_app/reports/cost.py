@@ -135,7 +135,7 @@ class SiteCost:
         said: (day, tokens) of new turns that still exist.
         applications: (primary key and name of the application, used).
         people: (primary key, name, used) of the `DEAREST`.
-        prompts: (primary key and address of the prompt, number of the version, used).
+        prompts: (primary key and name of the prompt, number of the version, used).
         summaries: their durations.
     """
 
@@ -194,7 +194,7 @@ def site_cost() -> SiteCost:
             _summed(
                 calls.filter(prompt_version__isnull=False),
                 "prompt_version__resource",
-                "prompt_version__resource__uri",
+                "prompt_version__resource__name",
                 "prompt_version__number",
             )
         ),

@@ -97,7 +97,7 @@ def _of_prompt(incident: "Incident") -> Words:
     bad, answered = incident.failed_calls[0], incident.answered_calls
     others = sum(call.at >= incident.since for call in answered)
     before = Counter(call.number for call in answered if call.uri == bad.uri)
-    cause = f"Version {bad.number} of the prompt {bad.uri} gets invalid answers"
+    cause = f"Version {bad.number} of the prompt {bad.prompt} gets invalid answers"
     evidence = f"None of its {len(incident.failed_calls):,} answers was valid."
     evidence += f" {others:,} calls with other prompts succeeded."
     remedy = MEND["invalid_answer"]

@@ -47,6 +47,7 @@ class Call(NamedTuple):
     purpose: str
     version: int | None
     uri: str | None
+    prompt: str | None
     number: int | None
     at: datetime
 
@@ -319,7 +320,8 @@ def _newest_calls(engines: set[str]) -> list[Call]:
     """Return the newest failed and successful calls of engines, newest first."""
     calls = EngineCall.objects.filter(engine__in=engines, created_at__gte=timezone.now() - WITHIN)
     fields = ("engine", "ok", "error_kind", "job__user", "job__user__user_id", "purpose")
-    prompt = ("prompt_version", "prompt_version__resource__uri", "prompt_version__number")
+    resource = ("prompt_version__resource__uri", "prompt_version__resource__name")
+    prompt = ("prompt_version", *resource, "prompt_version__number")
     newest = calls.order_by("-created_at", "-id").values_list(*fields, *prompt, "created_at")
     failed, answered = newest.filter(ok=False)[:FAILED_READ], newest.filter(ok=True)[:ANSWERED_READ]
     return sorted(map(Call._make, failed.union(answered, all=True)), key=attrgetter("at"), reverse=True)

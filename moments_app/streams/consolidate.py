@@ -93,8 +93,8 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
     """Merges the observations of a stream into its text."""
 
     name = "consolidate"
-    title = "Merge facts"
-    makes = "new facts in the text that contexts show"
+    title = "Merge observations"
+    makes = "new observations in the text that contexts show"
     prompt_purpose = PromptResource.Purpose.STREAM_CONSOLIDATION
 
     def caller(self, job: Job) -> Caller:

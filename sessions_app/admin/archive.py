@@ -18,6 +18,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
     open_lookups = ("session__id__exact",)
     search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
+    when_empty = "No archives yet. Retention archives turns that are past their retention period."
 
     @admin.display(description="Turns")
     def turns(self, archive: Archive) -> str:

@@ -20,6 +20,12 @@ def readable_json(value: Any) -> str:
 
 
 @register.filter
+def in_words(code: str) -> str:
+    """Return a code such as `invalid_answer` as words."""
+    return code.replace("_", " ").replace("-", " ")
+
+
+@register.filter
 def visible(value: Any) -> Any:
     """Return a text with its invisible characters written out. Return other values unchanged."""
     return with_unseen_written(value) if isinstance(value, str) else value

@@ -42,14 +42,14 @@ def test_the_content_of_an_item_is_the_widest_column_of_the_list(tab: Page, own:
     assert max(widths)[1] == "field-content"
 
 
-def test_an_operator_can_undo_a_consolidation_and_add_move_and_evict_a_fact(
+def test_an_operator_can_undo_a_merge_and_add_move_and_remove_a_fact(
     tab: Page, own: MemoryStream, session: Session
 ) -> None:
     tab.goto(change_url(own))
     expect(tab.get_by_role("region", name="Text", exact=True)).to_contain_text("Lives in Turin.")
-    tab.get_by_text("Undo…").click()
-    tab.get_by_role("button", name="Undo last consolidation").click()
-    expect(tab.get_by_text("the last consolidation was undone")).to_be_visible()
+    tab.get_by_text("Undo last merge…").click()
+    tab.get_by_role("button", name="Undo last merge").click()
+    expect(tab.get_by_text("the last merge was undone")).to_be_visible()
     expect(tab.get_by_role("region", name="Waiting observations")).to_contain_text("Lives in Turin.")
 
     tab.get_by_role("link", name="Add fact").click()
@@ -60,15 +60,15 @@ def test_an_operator_can_undo_a_consolidation_and_add_move_and_evict_a_fact(
     assert is_in_context(tab, session)
     tab.go_back()
 
-    tab.get_by_label("Move to").select_option(label="session s1 of ada, agent default")
-    tab.get_by_role("button", name="Move").click()
-    expect(tab.get_by_text("Moved to session s1 of ada, agent default.")).to_be_visible()
+    tab.get_by_label("Move to").select_option(label="text about session s1 of ada, agent default")
+    tab.get_by_role("button", name="Move", exact=True).click()
+    expect(tab.get_by_text("Moved to the text about session s1 of ada, agent default.")).to_be_visible()
     item = tab.url
     assert is_in_context(tab, session)
 
     tab.goto(item)
-    tab.get_by_role("button", name="Evict").click()
-    expect(tab.get_by_text("Evicted. Contexts and searches no longer include it")).to_be_visible()
+    tab.get_by_role("button", name="Remove from memory").click()
+    expect(tab.get_by_text("Removed from memory. Contexts and searches no longer include it")).to_be_visible()
     assert not is_in_context(tab, session)
 
 
@@ -94,7 +94,7 @@ def test_more_facts_load_in_place_on_a_phone(log_in: Callable[..., Page], own: M
 def test_an_operator_who_may_only_view_sees_no_buttons(log_in: Callable[..., Page], own: MemoryStream) -> None:
     tab = log_in("view_memorystream")
     tab.goto(change_url(own))
-    expect(tab.get_by_role("button", name="Consolidate now")).to_have_count(0)
+    expect(tab.get_by_role("button", name="Merge observations now")).to_have_count(0)
 
 
 def test_items_can_be_filtered_by_person(tab: Page, own: MemoryStream, bo: UserProfile) -> None:

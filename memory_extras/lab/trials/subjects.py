@@ -58,7 +58,7 @@ def _streams(beginning: str) -> list[Subject]:
     consolidating = MemoryStream.objects.active().exclude(consolidation_prompt="").select_related("user", "session")
     found = prefix_search(consolidating, beginning, "user__user_id", "name", "session__session_id")
     return [
-        Subject(one.pk, f"{one.label} stream", f"{one.user or 'everyone'}, {one.last_updated_at:%Y-%m-%d %H:%M}")
+        Subject(one.pk, one.name_on_pages, f"{one.user or 'everyone'}, {one.last_updated_at:%Y-%m-%d %H:%M}")
         for one in found.order_by("-last_updated_at", "-id")[:SUBJECTS]
     ]
 

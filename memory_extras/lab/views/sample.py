@@ -47,7 +47,7 @@ class BeginSample(TriesPrompt):
         form = SampleForm(request.POST)
         chosen = sample.sample_of(self.row, form.cleaned_data["size"]) if form.is_valid() else []
         if not chosen:
-            messages.error(request, "There is no session or stream to try the prompt on yet.")
+            messages.error(request, "There is no session or memory text to try the prompt on yet.")
             return self.go_back(version)
         trial = sample.begin(version, len(chosen), requested_by=self.actor)
         return HttpResponseRedirect(url_of(trial, chosen))
@@ -110,7 +110,7 @@ class TryOneOfSample(ShowTrial):
         form = SampleSubjectForm(self.request.POST)
         subject = subjects.subject_with(self.row, form.cleaned_data["subject"]) if form.is_valid() else None
         if subject is None:
-            return {"problem": "The session or stream no longer exists. Choose another."}
+            return {"problem": "The session or memory text no longer exists. Choose another."}
         try:
             made = try_prompt(self.trial.version, subject)
         except CannotTry as error:

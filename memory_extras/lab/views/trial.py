@@ -91,7 +91,7 @@ class TryPrompt(TriesPrompt):
             return {"problem": " ".join(f"{field.label}: {error}" for field in form for error in field.errors)}
         subject = subjects.subject_with(self.row, form.cleaned_data["subject"])
         if subject is None:
-            return {"problem": "The session or stream no longer exists. Choose another."}
+            return {"problem": "The session or memory text no longer exists. Choose another."}
         try:
             trial = try_prompt(self._version_with(form.cleaned_data["content"]), subject)
         except CannotTry as error:

@@ -1,5 +1,6 @@
 """The list of facts and observations, and the form of an item."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import admin
@@ -9,7 +10,7 @@ from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Cause, MemoryAtom
-from moments_app.operator.admin.filters import UserFilter
+from moments_app.operator.admin.filters import KindFilter, UserFilter
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
 from moments_app.operator.views.retraction import RetractItems
@@ -24,9 +25,18 @@ from sessions_app.models import UserProfile
 
 SEARCHED = 20_000  # newest items to search, if neither a person nor a stream is selected
 FOUND = 1_000  # maximum items, and people
-STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
+COLORS = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
 # Columns that are read from the text.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
+
+
+class StateFilter(admin.ChoicesFieldListFilter):
+    """The states in the words of the admin."""
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        every, *states = super().choices(changelist)
+        yield every
+        yield from ({**each, "display": MemoryAtom.STATES[str(each["display"]).lower()]} for each in states)
 
 
 @admin.register(MemoryAtom)
@@ -35,7 +45,7 @@ class MemoryAtomAdmin(PageAdmin):
 
     list_display = ("content", "sort", "state_label", "in_stream", "formed", "recalled")
     applications = ("user__application", "stream__application")
-    list_filter = (UserFilter, "atom_type", "state", "is_pinned")
+    list_filter = (UserFilter, ("atom_type", KindFilter), ("state", StateFilter), "is_pinned")
     list_filter_submit = True
     paginator = InfinitePaginator
     sortable_by = ()
@@ -70,8 +80,9 @@ class MemoryAtomAdmin(PageAdmin):
         return response
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        labels = {"atom_type": "Kind", "formed_at": "Said at"}
-        form = super().get_form(request, obj, change, **kwargs | {"labels": labels})
+        labels = {"stream": "Memory text", "atom_type": "Kind", "formed_at": "Said at"}
+        help_texts = {"is_pinned": "Jobs never change or merge a pinned item, and every context includes it."}
+        form = super().get_form(request, obj, change, **kwargs | {"labels": labels, "help_texts": help_texts})
         if "content" in form.base_fields:
             form.base_fields["content"].widget.attrs["rows"] = 3
         return form
@@ -135,15 +146,15 @@ class MemoryAtomAdmin(PageAdmin):
 
     @admin.display(description="Kind")
     def sort(self, atom: MemoryAtom) -> str:
-        marks = [mark for mark, holds in (("pinned", atom.is_pinned), ("candidate", atom.is_candidate)) if holds]
+        marks = [mark for mark, holds in (("pinned", atom.is_pinned), ("not released", atom.is_candidate)) if holds]
         kinds = [atom.kind] if atom.kind != MemoryAtom.Kind.OTHER else []
         return ", ".join([atom.atom_type, *kinds, *marks])
 
-    @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
-    def state_label(self, atom: MemoryAtom) -> str:
-        return atom.state
+    @display(description="State", label=COLORS)  # type: ignore[untyped-decorator]
+    def state_label(self, atom: MemoryAtom) -> tuple[str, str]:
+        return atom.state, atom.state_in_words
 
-    @admin.display(description="Stream")
+    @admin.display(description="Memory text")
     def in_stream(self, atom: MemoryAtom) -> str:
         return atom.stream.title
 
@@ -151,7 +162,7 @@ class MemoryAtomAdmin(PageAdmin):
     def formed(self, atom: MemoryAtom) -> str:
         return f"{atom.formed_at:%Y-%m-%d %H:%M}"
 
-    @admin.display(description="Recalled")
+    @admin.display(description="Used")
     def recalled(self, atom: MemoryAtom) -> str:
         if atom.last_accessed_at is None:
             return "never"

@@ -116,6 +116,6 @@ class CircuitAdmin(ReadOnlyAdmin):
     def failed_at(self, circuit: Circuit) -> str:
         return one_line(circuit.last_failure_at)
 
-    @admin.display(description="Next probe")
+    @admin.display(description="Next test call")
     def tried_at(self, circuit: Circuit) -> str:
         return one_line(circuit.next_probe_at if circuit.is_open else None)

@@ -80,6 +80,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
     search_help_text = "Start of a session_id or user_id"
     ordering = ("-created_at", "-id")
+    when_empty = "No served contexts. A context appears here when an application requests it."
     form_page = ReceiptForm
 
     def get_fieldsets(self, request: HttpRequest, obj: ContextReceipt | None = None) -> list[Any]:

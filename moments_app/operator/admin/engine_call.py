@@ -1,6 +1,6 @@
 """Model calls: the list, the page of a call with the texts of a failed one, and the cost of all calls."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -13,13 +13,15 @@ from django.utils.html import format_html
 from unfold.decorators import display
 
 from moments_app.models import EngineCall, Job, KeptExchange
-from moments_app.operator.admin.filters import ExactFilter
+from moments_app.models.job import title_of
+from moments_app.operator.admin.filters import ExactFilter, TitleFilter
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports import cost
 from sessions_app.admin.base import FOUND, DaysFilter, LogAdmin, NewestValuesFilter, one_line
 from sessions_app.admin.views.base import FormPage, OperatorPage
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
+from sessions_app.templatetags.readable import in_words
 
 KEPT_SECONDS = 300  # summing a month of calls takes a second
 
@@ -75,6 +77,12 @@ class FailureKindFilter(NewestValuesFilter):
 
     title = "kind of failure"
 
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Show the kinds in words."""
+        first, *others = super().choices(changelist)
+        yield first
+        yield from ({**choice, "display": in_words(str(choice["display"]))} for choice in others)
+
     def rows(self, model: Any) -> QuerySet[Any]:
         return EngineCall.objects.failed()
 
@@ -100,14 +108,14 @@ class PersonFilter(ExactFilter):
 class EngineCallAdmin(LogAdmin):
     """Calls of a model. The page of a failed call shows its texts."""
 
-    list_display = ("called_at", "purpose", "engine", "outcome", "tokens", "cost", "took", "job_link")
+    list_display = ("called_at", "what", "engine", "outcome", "tokens", "cost", "took", "job_link")
     applications = ("job__user__application", "job__stream__application")
     list_filter = (
         OutcomeFilter,
         PersonFilter,
         ("created_at", DaysFilter),
         ("error_kind", FailureKindFilter),
-        ("purpose", NewestValuesFilter),
+        ("purpose", TitleFilter),
         ("engine", NewestValuesFilter),
     )
     list_filter_submit = True
@@ -116,20 +124,24 @@ class EngineCallAdmin(LogAdmin):
     when_empty = "No model calls yet. Calls are listed here once a language model or an embeddings model is configured."
     list_select_related = ("job",)
     fieldsets = (
-        (None, {"fields": (("called_at", "took"), ("purpose", "engine"), ("ok", "error_kind", "job_link"), "error")}),
+        (None, {"fields": (("called_at", "took"), ("what", "engine"), ("outcome", "job_link"), "error")}),
         ("Usage", {"fields": (("tokens", "cost"), "prompt_version")}),
     )
     form_page = CallForm
     views = (SiteCost,)
-    readonly_fields = ("called_at", "took", "tokens", "cost", "job_link")
+    readonly_fields = ("called_at", "what", "outcome", "took", "tokens", "cost", "job_link")
 
     @display(description="Outcome", label={"answered": "success", "failed": "danger"})  # type: ignore[untyped-decorator]
     def outcome(self, call: EngineCall) -> tuple[str, str]:
-        return ("answered", "answered") if call.ok else ("failed", call.error_kind or "failed")
+        return ("answered", "answered") if call.ok else ("failed", in_words(call.error_kind) or "failed")
 
     @admin.display(description="When")
     def called_at(self, call: EngineCall) -> str:
         return one_line(call.created_at)
+
+    @admin.display(description="Purpose")
+    def what(self, call: EngineCall) -> str:
+        return title_of(call.purpose)
 
     @admin.display(description="Tokens in, out")
     def tokens(self, call: EngineCall) -> str:

@@ -1,7 +1,7 @@
 """Jobs: the list, the page of a job, and actions to retry and to cancel it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,10 @@ from unfold.decorators import display
 from moments_app.jobs.steer import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
+from moments_app.operator.admin.filters import TitleFilter
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.ask_first import asks_first
-from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+from sessions_app.admin.base import LogAdmin, one_line
 from sessions_app.admin.event import WRITTEN
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
@@ -146,23 +147,13 @@ class StateFilter(admin.SimpleListFilter):
         return narrowed(queryset)
 
 
-class ProcessFilter(NewestValuesFilter):
-    """Jobs of a process."""
-
-    def choices(self, changelist: Any) -> Iterator[Any]:
-        """Show the titles of processes."""
-        first, *others = super().choices(changelist)
-        yield first
-        yield from ({**choice, "display": title_of(str(choice["display"]))} for choice in others)
-
-
 @admin.register(Job)
 class JobAdmin(LogAdmin):
     """Jobs with their outcome. Failed jobs can be retried, and open ones canceled."""
 
     list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
     applications = ("user__application", "stream__application")
-    list_filter = (StateFilter, ("process", ProcessFilter))
+    list_filter = (StateFilter, ("process", TitleFilter))
     tells_of_people = False
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
@@ -225,7 +216,8 @@ class JobAdmin(LogAdmin):
 
     @admin.display(description="About")
     def about(self, job: Job) -> str:
-        named = [(part,) for part in (job.user, job.session, job.stream) if part]
+        shared = job.stream.name if job.stream else ""  # only shared memory has a name; a person's text is the user's
+        named = [(part,) for part in (job.user, job.session, shared) if part]
         return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
 
     @admin.display(description="Queued")

@@ -148,6 +148,9 @@ class MomentAdmin(PageAdmin):
     open_lookups = ("user__id__exact",)
     search_help_text = "Words from the name, summary or detail, or the start of a key or user_id"
     ordering = ("-starts_at", "-id")
+    when_empty = (
+        "No moments yet. Jobs write them from older turns. To write them now, press Build moments in a session."
+    )
     date_hierarchy = None
     form_page = MomentForm
     views = (Chain, MomentReading)

@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from moments_app.models import PromptResource
+from moments_app.operator.admin.filters import TitleFilter
 from moments_app.operator.views.prompt import (
     ActivateVersion,
     AddVersion,
@@ -21,9 +22,9 @@ from sessions_app.limited_operators import is_limited
 class PromptResourceAdmin(PageAdmin):
     """Prompt resources, each with the active version."""
 
-    list_display = ("name", "uri", "purpose", "active_version", "active_since")
+    list_display = ("name", "address", "version", "active_since")
     applications = ("application",)
-    list_filter = ("purpose",)
+    list_filter = (("purpose", TitleFilter),)
     list_select_related = ("active_version__resource",)
     search_fields = ("uri", "name")
     ordering = ("uri",)
@@ -34,6 +35,14 @@ class PromptResourceAdmin(PageAdmin):
         ActivateVersion,
         CompareVersions,
     )
+
+    @admin.display(description="Address", ordering="uri")
+    def address(self, prompt: PromptResource) -> str:
+        return prompt.uri
+
+    @admin.display(description="Active version", empty_value="none")
+    def version(self, prompt: PromptResource) -> int | None:
+        return prompt.active_version.number if prompt.active_version else None
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Include the application if there are several."""

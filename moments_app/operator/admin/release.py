@@ -52,7 +52,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
         """Allow operators who may change releases to revoke, extend and reword them."""
         return request.user.has_perm("moments_app.change_release")
 
-    @admin.display(description="Shard")
+    @admin.display(description="Shared memory")
     def shard(self, release: Release) -> str:
         return release.stream.title
 

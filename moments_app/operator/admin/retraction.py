@@ -21,15 +21,22 @@ class RetractionAdmin(AskedForAdmin):
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
     search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
+    when_empty = "No retractions yet. To retract turns, tick them in a session's transcript."
     actions = ("undo_selected",)
     form_page = RetractionForm
     views = (CheckRetraction, UndoRetraction)
     fields = (
-        ("session", "user", "stream"),
-        ("sequences", "item_ids", "entity_ids"),
+        ("session", "whose"),
+        "turns",
         "reason",
         ("by", "created_at", "undone_at", "retraction_id"),
     )
+
+    @admin.display(description="Turns")
+    def turns(self, retraction: Retraction) -> str:
+        if retraction.sequences is None:
+            return "all" if retraction.session_id else "–"
+        return ", ".join(map(str, retraction.sequences))
 
     @admin.display(description="User", ordering="user")
     def whose(self, retraction: Retraction) -> str:

@@ -58,6 +58,7 @@ class SessionAdmin(PageAdmin):
     search_fields = ("session_id",)
     search_help_text = "Start of a session_id or user_id, or words from a turn or title"
     ordering = ("-last_activity_at", "-id")
+    when_empty = "No sessions yet. A session appears when an application stores its first message."
     change_page = Transcript
     form_page = SessionForm
     open_lookups = ("user__id__exact",)
@@ -84,8 +85,9 @@ class SessionAdmin(PageAdmin):
     fieldsets = (
         (None, {"fields": (("session_id", "user", "agent_id"), ("source", "status", "title"), "legal_hold")}),
         (
-            "Counters",
+            "Raw data",
             {
+                "classes": ("collapse",),
                 "fields": (
                     ("message_count", "total_tokens", "last_activity_at"),
                     ("live_from_sequence", "live_tokens", "last_moment_message_idx"),

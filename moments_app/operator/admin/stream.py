@@ -13,6 +13,7 @@ from unfold.views import ChangeList
 
 from moments_app.models import MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
+from moments_app.operator.admin.filters import KindFilter
 from moments_app.operator.views.stream import (
     ConsolidateStream,
     StreamForm,
@@ -28,6 +29,32 @@ from sessions_app.admin.views.base import actor_of
 from sessions_app.models.application import DEFAULT
 
 COUNTED = 500  # items of a kind in a stream
+# The words of the admin for fields whose names the API keeps.
+LABELS = {
+    "name": "Name of the shared memory",
+    "is_active": "In use",
+    "pinned_content": "Pinned text",
+    "consolidated_content": "Text",
+    "extraction_prompt": "What to remember",
+    "extracts_observations": "Collect observations",
+    "extracts_facts": "Collect facts",
+    "extraction_model": "Model that collects them",
+    "consolidation_prompt": "How to merge observations into the text",
+    "consolidation_trigger": "New observations before a merge",
+    "consolidated_max_words": "Maximum words in the text",
+    "consolidation_model": "Model that merges",
+}
+HELP = {
+    "agent_id": "The agent that uses the text. If blank, every agent uses the text.",
+    "name": "",
+    "application": "",
+    "pinned_content": "Placed before the text. Jobs don't change it.",
+    "consolidated_content": "One statement per line. Jobs merge observations into these lines.",
+    "extraction_prompt": "Instructions for the language model.",
+    "consolidation_prompt": "Instructions for the language model. If blank, observations are never merged.",
+    "consolidation_trigger": "",
+    "consolidation_model": "If blank, ENGINE__MODEL is used.",
+}
 
 
 class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -47,7 +74,7 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
         self.instance.application_id = application = getattr(cleaned.get("application"), "pk", DEFAULT)
         shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, application=application)
         if shards.filter(agent_id=cleaned.get("agent_id", ""), name=cleaned.get("name")).exists():
-            self.add_error("name", "This agent already has a shard with this name. Choose another name.")
+            self.add_error("name", "This agent already has a shared memory with this name. Choose another name.")
         return cleaned
 
 
@@ -75,22 +102,22 @@ class MemoryStreamAdmin(PageAdmin):
         "agent",
         "user",
         "session",
-        "is_active",
+        "in_use",
         "waiting_count",
         "fact_count",
         "consolidated",
     )
     applications = ("user__application", "application")
-    list_filter = ("stream_type", "is_active")
+    list_filter = (("stream_type", KindFilter), "is_active")
     paginator = InfinitePaginator
     sortable_by = ()
     search_fields = search_prefixes = ("name", "agent_id", "user__user_id", "session__session_id")
     open_lookups = ("session__id__exact", "user__id__exact")
-    search_help_text = "Start of a shard's name, an agent_id, user_id or session_id"
+    search_help_text = "Start of a user_id, session_id, agent_id or name"
     ordering = ("-id",)
     when_empty = (
-        "No streams yet. A stream is a text that memory keeps up to date about a person, a session or an agent. "
-        "Streams appear with the first conversations. Add shared ones (shards) here or over the API."
+        "No memory texts yet. The first conversations create a text about each session and each person. "
+        "To add a text that all users of an agent share, press Add memory text."
     )
     actions = ("consolidate", "undo")
     form_page = StreamForm
@@ -98,7 +125,7 @@ class MemoryStreamAdmin(PageAdmin):
     fieldsets = (
         ("Edit the text", {"classes": ("collapse",), "fields": ("pinned_content", "consolidated_content")}),
         (
-            "What is remembered",
+            "Facts and observations",
             {
                 "classes": ("collapse",),
                 "fields": (
@@ -111,7 +138,7 @@ class MemoryStreamAdmin(PageAdmin):
             },
         ),
         (
-            "Consolidation",
+            "Merging observations into the text",
             {
                 "classes": ("collapse",),
                 "fields": (
@@ -122,7 +149,7 @@ class MemoryStreamAdmin(PageAdmin):
         ),
     )
     add_fieldsets = (
-        ("Shard: memory shared by all users of an agent", {"fields": (("name", "agent_id"),)}),
+        ("Memory that all users of an agent share", {"fields": (("name", "agent_id"),)}),
         *((name, {"fields": options["fields"]}) for name, options in fieldsets[1:]),
     )
 
@@ -146,7 +173,8 @@ class MemoryStreamAdmin(PageAdmin):
         return figures.get(pk=stream.pk) if stream else None
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        return super().get_form(request, obj, change, **kwargs if obj else kwargs | {"form": ShardForm})
+        words = {"labels": LABELS, "help_texts": HELP}
+        return super().get_form(request, obj, change, **words | kwargs | ({} if obj else {"form": ShardForm}))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Start a new shard with the API's defaults."""
@@ -173,13 +201,17 @@ class MemoryStreamAdmin(PageAdmin):
 
     # --- the list ---
 
-    @admin.display(description="Stream")
+    @admin.display(description="Text")
     def of_type(self, stream: MemoryStream) -> str:
-        return stream.label
+        return stream.name_on_pages.capitalize()
 
     @admin.display(description="Agent")
     def agent(self, stream: MemoryStream) -> str:
         return stream.agent_id or "every agent"
+
+    @admin.display(description="In use", boolean=True)
+    def in_use(self, stream: MemoryStream) -> bool:
+        return stream.is_active
 
     @admin.display(description="Waiting")
     def waiting_count(self, stream: MemoryStream) -> str:
@@ -190,24 +222,24 @@ class MemoryStreamAdmin(PageAdmin):
     def fact_count(self, stream: MemoryStream) -> str:
         return _counted(stream.facts)  # type: ignore[attr-defined]
 
-    @admin.display(description="Last consolidated", empty_value="never")
+    @admin.display(description="Last merge", empty_value="never")
     def consolidated(self, stream: MemoryStream) -> Any:
         return stream.consolidated_at  # type: ignore[attr-defined]
 
-    @admin.action(description="Consolidate selected streams", permissions=["consolidate"])
+    @admin.action(description="Merge waiting observations into selected texts", permissions=["consolidate"])
     @asks_first(
-        "The engine rewrites the text of each selected stream, even if only a few observations wait.",
-        button="Consolidate these streams",
+        "A job rewrites each selected text with its waiting observations, even if only a few wait.",
+        button="Merge the observations",
     )
     def consolidate(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
         """Queue consolidations, even if few observations wait."""
         ConsolidateStream.change_each(self, request, queryset)
 
-    @admin.action(description="Undo last consolidation of selected streams", permissions=["consolidate"])
+    @admin.action(description="Undo last merge of selected texts", permissions=["consolidate"])
     @asks_first(
-        "In each text, the lines that the last consolidation wrote are removed. The lines that they replaced are "
-        "restored, if they are known. The observations wait for another consolidation.",
-        button="Undo these consolidations",
+        "In each text, the lines that the last merge wrote are removed. The lines that they replaced are "
+        "restored, if they are known. The observations wait for the next merge.",
+        button="Undo these merges",
     )
     def undo(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
         """Undo the last consolidation of each. Report streams where that is not possible."""

@@ -46,6 +46,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     open_lookups = ("session__id__exact", "user__id__exact")
     search_help_text = "Start of a session_id or user_id"
     ordering = ("-id",)
+    when_empty = "No summaries yet. A job writes the first summary of a session after an answer."
     form_page = SummaryForm
     views = (RetrySummary,)
 
@@ -70,7 +71,9 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Status")
     def status_badge(self, summary: Summary) -> SafeString:
-        return format_html('<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.status)
+        return format_html(
+            '<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.get_status_display().lower()
+        )
 
     @admin.display(description="Session")
     def session_link(self, summary: Summary) -> SafeString | str:

@@ -127,6 +127,7 @@ class UserProfileAdmin(PageAdmin):
     search_fields = ("user_id",)
     search_help_text = "Start of a user_id, or words from a user_id or summary"
     ordering = ("-updated_at",)
+    when_empty = "No people yet. A person appears when an application stores the person's first message."
     readonly_fields = ("created_at", "updated_at")
     form = ProfileDetailsForm
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))

@@ -87,8 +87,9 @@ class EvictAtom(RowAction[MemoryAtom]):
     route, name = "<int:pk>/evict/", "evict"
 
     def change(self, atom: MemoryAtom) -> str:
-        message = "Evicted. Contexts and searches no longer include it."
-        self.attempt(atom, partial(curate.evict, atom, requested_by=self.actor), log="Evicted.", message=message)
+        done = "Removed from memory."
+        message = f"{done} Contexts and searches no longer include it."
+        self.attempt(atom, partial(curate.evict, atom, requested_by=self.actor), log=done, message=message)
         return change_url(atom)
 
 
@@ -113,13 +114,13 @@ class MoveAtom(RowAction[MemoryAtom]):
         if form.is_valid():
             self._move(atom, form.cleaned_data["stream"])
         else:
-            messages.error(self.request, "stream: choose another stream of the same person.")
+            messages.error(self.request, "Choose another memory text of the same person.")
         return change_url(atom)
 
     def _move(self, atom: MemoryAtom, stream: MemoryStream) -> None:
-        log = f"Moved from {atom.stream.title} to {stream.title}."
+        log = f"Moved from the {atom.stream.title} to the {stream.title}."
         move = partial(curate.move, atom, stream, requested_by=self.actor)
-        self.attempt(atom, move, log=log, message=f"Moved to {stream.title}.")
+        self.attempt(atom, move, log=log, message=f"Moved to the {stream.title}.")
 
 
 def _may_be_corrected(atom: MemoryAtom) -> bool:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.text import capfirst
 
 from moments_app.models import Contradiction, Correction, MemoryAtom
-from moments_app.operator.addresses import Pages
+from moments_app.operator.addresses import Pages, name_of_source
 from moments_app.operator.diff import DiffPart, word_diff
 from moments_app.operator.pager import first_of
 from moments_app.operator.rights import SEE_MEMORY
@@ -39,7 +39,7 @@ SEE_FACTS = ("moments_app.view_memoryatom",)
 KINDS = {
     "fact": "Facts and observations",
     "moment": "Moments",
-    "stream": "Stream texts",
+    "stream": "Memory texts",
     "turn": "Turns (marked, but not changed)",
 }
 
@@ -93,6 +93,11 @@ class ShownChange:
     field: str
     parts: Sequence[DiffPart]
 
+    @property
+    def name(self) -> str:
+        """The name of its source, in words."""
+        return name_of_source(self.ref)
+
 
 @dataclass(frozen=True)
 class ShownKind:
@@ -117,14 +122,14 @@ class Saying:
     """A text that says the same thing as a fact.
 
     Args:
-        place: the kind of its source.
-        ref: its address.
+        place: the part of its source, such as the summary.
+        name: the name of its source.
         url: its page; blank if there is none.
         words: the matching words.
     """
 
     place: str
-    ref: str
+    name: str
     url: str
     words: list[str]
 
@@ -155,7 +160,7 @@ class SaidElsewhere(RowPage[MemoryAtom]):
 
 def _saying(change: ShownChange, pages: Pages) -> Saying:
     words = [part.text for part in change.parts if part.change == "removed"]
-    return Saying(change.field, change.ref, pages.of(change.ref), words)
+    return Saying(change.field, change.name, pages.of(change.ref), words)
 
 
 class CorrectFact(RowPage[MemoryAtom]):

@@ -109,7 +109,7 @@ class FailureForm(FormPage[FailureGroup]):
 
     def _versions(self) -> Any:
         calls = self._calls().exclude(prompt_version=None).order_by()
-        named = calls.values("prompt_version__number", "prompt_version__resource__uri")
+        named = calls.values("prompt_version__number", "prompt_version__resource__name")
         return named.annotate(calls=Count("pk")).order_by("-calls")[:SHARED]
 
     def _not_remembered(self, stalled: Any) -> str:

@@ -103,7 +103,7 @@ def _moment(request: HttpRequest, moment: Moment, words: Sequence[lexemes.QueryW
 
 def _fact(request: HttpRequest, atom: MemoryAtom, words: Sequence[lexemes.QueryWord]) -> Hit:
     """Return a hit for an item, with its state unless it is active."""
-    state = "" if atom.state == MemoryAtom.State.ACTIVE else f", {atom.state}"
+    state = "" if atom.state == MemoryAtom.State.ACTIVE else f", {atom.state_in_words}"
     name = f"{atom.atom_type}{state}, {atom.stream.title}"
     return Hit(change_url(atom), name, marked(atom.content, words, EXCERPT), atom)
 

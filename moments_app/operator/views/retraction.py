@@ -134,7 +134,7 @@ def _groups(parts: Sequence[Derived]) -> list[Group]:
 def _groups_in_streams(parts: Sequence[InStreams]) -> list[Group]:
     return [
         _group("Facts and observations", (found.atoms for found in parts), _row),
-        _group("Lines of stream texts", (found.lines for found in parts), _row),
+        _group("Lines of memory texts", (found.lines for found in parts), _row),
     ]
 
 
@@ -350,7 +350,7 @@ class UndoRetraction(RowAction[Retraction]):
 
     def change(self, retraction: Retraction) -> str:
         undo = partial(undo_retraction, retraction, requested_by=self.actor)
-        message = f"{retraction} is undone."
+        message = f"The {retraction} is undone."
         self.attempt(retraction, undo, log="Undone.", message=message, about=str(retraction))
         return change_url(retraction)
 

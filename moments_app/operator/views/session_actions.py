@@ -34,8 +34,7 @@ class RequestsJob(OperatorView):
         """Queue a job regardless of the thresholds, and return the URL of its page."""
         with transaction.atomic():
             job = Job.objects.request(process, session, requested_by=self.actor, force=True, params=params)
-        message = f"{message}: job {job.job_id}."
-        self.log(session, message, message)
+        self.log(session, f"{message}: job {job.job_id}.", f"{message}. The tab Jobs shows its state.")
         return change_url(job)
 
 

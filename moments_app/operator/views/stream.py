@@ -6,6 +6,7 @@ from typing import Any
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.text import capfirst
 
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.operator.pager import first_of
@@ -54,7 +55,7 @@ class StreamItems(RowPage[MemoryStream]):
         return super().page(status=status, **more)
 
     def get_title(self) -> str:
-        return f"{TITLES[self.kwargs['kind']]} of {self.row.title}"
+        return f"{TITLES[self.kwargs['kind']]}: {self.row.title}"
 
     def context(self) -> dict[str, Any]:
         stream, kind = self.row, self.kwargs["kind"]
@@ -72,8 +73,8 @@ class ConsolidateStream(RowAction[MemoryStream]):
 
     @transaction.atomic
     def change(self, stream: MemoryStream) -> str:
-        job = Job.objects.request(Consolidate.name, stream=stream, requested_by=self.actor, force=True)
-        self.log(stream, "Queued a consolidation.", f"{stream.title}: queued as job {job.job_id}.")
+        Job.objects.request(Consolidate.name, stream=stream, requested_by=self.actor, force=True)
+        self.log(stream, "Queued a merge.", f"{capfirst(stream.title)}: a merge is queued.")
         return change_url(stream)
 
 
@@ -83,11 +84,11 @@ class UndoConsolidation(RowAction[MemoryStream]):
     route, name = "<int:pk>/undo/", "undo"
 
     def change(self, stream: MemoryStream) -> str:
-        message = f"{stream.title}: the last consolidation was undone. Its observations wait for another consolidation."
+        message = f"{capfirst(stream.title)}: the last merge was undone. Its observations wait for the next merge."
         self.attempt(
             stream,
             partial(undo, stream, requested_by=self.actor),
-            log="Undid the last consolidation.",
+            log="Undid the last merge.",
             message=message,
             about=stream.title,
         )
@@ -111,8 +112,8 @@ def _when(stream: MemoryStream) -> str:
     """Return when the stream is consolidated automatically."""
     fresh, trigger = stream.fresh, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
     if not stream.consolidation_prompt:
-        return "This stream has no consolidation prompt, so observations are never merged into a text."
+        return "The settings below have no instructions for merging, so observations are never merged into the text."
     if fresh >= trigger:
-        return "Enough observations are waiting. The next message queues a consolidation."
+        return "Enough observations are waiting. The next message queues a merge."
     more = trigger - fresh
     return f"The text is updated automatically after {more} more {'observation' if more == 1 else 'observations'}."

@@ -126,16 +126,16 @@ class TestChanging:
         bos = MemoryStream.objects.ensure_of_person(bo, "default")
         atom = note(own, "Felt wears out.", "fact")
         shown = page(root, change_url(atom))
-        assert "user ada, agent other" in shown and "user bo" not in shown and "shard repairs" not in shown
+        assert "text about ada, agent other" in shown and "about bo" not in shown and "memory repairs" not in shown
         assert (
-            "Moved to user ada, agent other."
+            "Moved to the text about ada, agent other."
             in root.post(url(atom, "move"), {"stream": other.pk}, follow=True).content.decode()
         )
         atom.refresh_from_db()
         assert atom.stream == other
         for wrong in (bos.pk, repairs.pk, "x", ""):
             answer = root.post(url(atom, "move"), {"stream": wrong}, follow=True).content.decode()
-            assert "stream: choose another stream of the same person." in answer
+            assert "Choose another memory text of the same person." in answer
         note(own, "felt wears OUT", "fact")
         assert (
             "already has an item with this text"
@@ -165,7 +165,7 @@ class TestList:
 
     def test_a_list_of_one_stream_says_so(self, root: Client, own: MemoryStream) -> None:
         shown = page(root, list_url(MemoryAtom), stream__id__exact=own.pk, state__exact="evicted")
-        assert "The list shows only items of this stream." in shown and change_url(own) in shown
+        assert "The list shows only items of this text." in shown and change_url(own) in shown
 
 
 class TestProvenance:
@@ -190,9 +190,13 @@ class TestProvenance:
         job = fold(own)
         [line] = own.atoms.lines()
         shown = page(root, change_url(atom))
-        assert change_url(line) in shown and "Evict<" not in shown and "Restore<" not in shown
+        assert change_url(line) in shown and "Remove from memory<" not in shown and "Restore<" not in shown
         shown = page(root, change_url(line))
-        assert "Evict<" in shown and change_url(own) in shown and change_url(line) in page(root, change_url(job))
+        assert (
+            "Remove from memory<" in shown
+            and change_url(own) in shown
+            and change_url(line) in page(root, change_url(job))
+        )
         for verb, text in (("evict", ""), ("restore", line.content)):
             root.post(url(line, verb))
             own.refresh_from_db()
@@ -203,7 +207,7 @@ class TestProvenance:
         fold(own)
         rewrite(own, "Never call early.")
         shown = page(root, change_url(atom))
-        assert "Evict<" in shown and "Searches still find the item" in shown and "Move<" not in shown
+        assert "Remove from memory<" in shown and "Searches still find the item" in shown and "Move<" not in shown
         root.post(url(atom, "evict"))
         atom.refresh_from_db()
         assert atom.state == "evicted"
@@ -217,7 +221,7 @@ def test_a_viewer_can_read_but_not_change(own: MemoryStream) -> None:
     atoms = note(own, "Felt wears out.", "fact"), note(own, "A jack is of wood.", "fact", state="evicted")
     for atom in atoms:
         shown = page(viewer, change_url(atom))
-        assert not [word for word in ("Evict<", "Restore<", "Move<") if word in shown]
+        assert not [word for word in ("Remove from memory<", "Restore<", "Move<") if word in shown]
         assert [viewer.post(url(atom, verb)).status_code for verb in ("evict", "restore", "move")] == [403] * 3
     assert set(own.atoms.values_list("state", flat=True)) == {"active", "evicted"}
 

@@ -109,10 +109,10 @@ def test_ages_of_the_youngest_accounts_are_shown() -> None:
 
 
 def test_evicting_the_source_of_a_release_asks_for_confirmation(root: Client, learned: MemoryAtom) -> None:
-    assert "Evict this item" not in page(root, change_url(learned))
+    assert "Remove this item" not in page(root, change_url(learned))
     release(learned, "Numbers need units.", actor="operator:eve")
     shown = page(root, change_url(learned))
-    assert "1 released item is based on it." in shown and "Evict this item" in shown
+    assert "1 released item is based on it." in shown and "Remove this item" in shown
     root.post(reverse("admin:moments_app_memoryatom_evict", args=[learned.pk]))
     learned.refresh_from_db()
     assert learned.state == "evicted" and Release.objects.standing().exists()

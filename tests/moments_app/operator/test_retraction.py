@@ -1,5 +1,7 @@
 """The pages where an operator retracts turns and undoes that."""
 
+import re
+
 import pytest
 from django.urls import reverse
 
@@ -69,6 +71,13 @@ def test_several_retractions_are_undone_from_the_list(session: Session) -> None:
     assert retracted() == [3, 5]
     root.post(listed, ticked | {"sure": "1"})
     assert retracted() == []
+
+
+@pytest.mark.slow
+def test_the_page_shows_that_all_turns_are_retracted(session: Session) -> None:
+    retraction = retract(session, None, reason="x", requested_by="test")
+    shown = operator().get(reverse("admin:moments_app_retraction_change", args=[retraction.pk])).content.decode()
+    assert re.search(r">\s*all\s*<", shown)
 
 
 def test_a_reason_is_required(session: Session) -> None:

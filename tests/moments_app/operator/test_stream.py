@@ -76,8 +76,8 @@ class TestList:
 
     def test_empty_lists_and_searches_say_why(self, root: Client) -> None:
         shown = page(root, list_url(MemoryStream))
-        assert "Streams appear with the first conversations." in shown and "Add stream" in shown
-        assert re.search(r"<title>\s*Streams \|", shown)
+        assert "The first conversations create a text about each session" in shown and "Add memory text" in shown
+        assert re.search(r"<title>\s*Memory texts \|", shown)
         assert "Nothing matches" in page(root, list_url(MemoryStream), q="x")
 
     def test_a_new_shard_has_the_defaults_of_the_api(self, root: Client) -> None:
@@ -94,7 +94,7 @@ class TestList:
         asked = fields | {"extraction_prompt": "x", "is_active": "on", "agent_id": ""}
         refused: list[tuple[dict[str, object], str]] = [
             ({"name": ""}, "This field is required."),
-            ({"name": "repairs"}, "This agent already has a shard with this name. Choose another name."),
+            ({"name": "repairs"}, "This agent already has a shared memory with this name. Choose another name."),
         ]
         for wrong, told in refused:
             answer = root.post(reverse("admin:moments_app_memorystream_add"), asked | wrong)
@@ -109,7 +109,7 @@ class TestPage:
         note(own, "No longer so.", "fact", state="evicted")
         shown = page(root, change_url(own))
         assert "Wants short answers." in shown and "Felt wears out." in shown and "No longer so." not in shown
-        assert "recalled 7×" in shown
+        assert "used 7×" in shown
         assert "The text is updated automatically after 8 more observations." in shown
         assert "0 of 400 words" in shown
 
@@ -133,15 +133,15 @@ class TestPage:
         shown = root.post(url(own, "consolidate"), follow=True).content.decode()
         job = Job.objects.get(process="consolidate")
         assert (job.stream, job.force, job.requested_by) == (own, True, "operator:root")
-        assert "A consolidation is queued." in shown and change_url(job) in shown
+        assert "A merge is queued." in shown and change_url(job) in shown
         Job.objects.update(status=Job.Status.FAILED, error="The model is away.")
-        assert "The last consolidation failed: The model is away." in page(root, change_url(own))
+        assert "The last merge failed: The model is away." in page(root, change_url(own))
 
     @pytest.mark.slow
     def test_undoing_the_last_consolidation_keeps_later_items(self, root: Client, own: MemoryStream) -> None:
-        assert "Undo last consolidation" not in page(root, change_url(own))
+        assert "Undo last merge" not in page(root, change_url(own))
         fold(own)
-        assert "Undo last consolidation" in page(root, change_url(own))
+        assert "Undo last merge" in page(root, change_url(own))
         root.post(url(own, "undo"))
         own.refresh_from_db()
         assert own.consolidated_content == "" and own.atoms.active().count() == 2
@@ -202,7 +202,7 @@ def test_a_viewer_can_read_but_not_change(own: MemoryStream) -> None:
     note(own, "Repairs pianos.")
     viewer = operator("view_")
     for shown in (page(viewer, change_url(own)), page(viewer, change_url(own.atoms.lines()[0]))):
-        assert "Consolidate now" not in shown and "Undo" not in shown and "Add " not in shown
+        assert "Merge observations now" not in shown and "Undo" not in shown and "Add " not in shown
     assert [viewer.post(url(own, verb)).status_code for verb in ("consolidate", "undo")] == [403, 403]
     own.refresh_from_db()
     assert own.consolidated_content and Job.objects.count() == 1
@@ -269,7 +269,7 @@ class TestByHand:
         page = root.get(reverse("admin:moments_app_memorystream_change", args=[own.pk])).content.decode()
         assert "planted" in page and "<script>alert('planted')" not in page
         ticked = {"action": "undo", "_selected_action": [own.pk]}
-        assert "Undo these consolidations" in root.post(listed, ticked).content.decode()
+        assert "Undo these merges" in root.post(listed, ticked).content.decode()
         own.refresh_from_db()
         assert own.consolidated_content
         root.post(listed, ticked | {"sure": "1"})

@@ -197,7 +197,7 @@ def test_the_preview_counts_what_is_erased(ada: UserProfile, bo: UserProfile) ->
         with transaction.atomic():
             count(CountInput(None, theirs.user_id, None))
     told, before = holdings(ada), dumped()
-    assert {"words", "facts and observations of shards", "moments"} <= told.keys()
+    assert {"words", "facts and observations of shared memory", "moments"} <= told.keys()
     erased = erase_user("ada", application=DEFAULT, actor="test")
     after = dumped()
     logs = {"sessions_app_event"}

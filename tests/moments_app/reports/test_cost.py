@@ -61,7 +61,7 @@ def test_total_costs_are_equal_by_day_application_person_and_prompt(ada: UserPro
     assert {purpose: used.usd for _, purpose, used in cost.days} == {"moments": Decimal("3.5"), "embed": Decimal(1)}
     assert [(name, used.usd) for _, name, used in cost.people] == [("bo", 3), ("ada", Decimal("0.5"))]
     assert [(pk, used.usd) for pk, _, used in cost.applications] == [(DEFAULT, Decimal("3.5")), (None, Decimal(1))]
-    assert [(uri, used.calls) for _, uri, _, used in cost.prompts] == [(version.resource.uri, 1)]
+    assert [(name, used.calls) for _, name, _, used in cost.prompts] == [(version.resource.name, 1)]
     assert cost.whole.usd == sum(used.usd for *_, used in cost.applications) == Decimal("4.5")
 
 

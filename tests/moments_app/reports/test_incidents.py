@@ -180,7 +180,7 @@ def test_a_prompt_is_the_cause_if_other_prompts_are_answered() -> None:
     answer("ada", version=good)
     fail("bo", "invalid_answer", version=bad), fail("cy", "invalid_answer", version=bad)
     incident = the_only()
-    assert incident.cause == f"Version 2 of the prompt {MOMENT_BUILDER_URI} gets invalid answers"
+    assert incident.cause == f"Version 2 of the prompt {prompt.name} gets invalid answers"
     assert incident.remedy.startswith("Activate version 1, which got 1 valid answers.")
 
 

@@ -82,7 +82,7 @@ class TestTrying:
         MemoryStream.objects.ensure_for(talk(ada, 2))
         stream = MemoryStream.objects.get(stream_type="user")
         note(stream, "Likes kilns.")
-        assert "user stream" in page(root, url("subjects", prompt), begins="ada")
+        assert "text about the person" in page(root, url("subjects", prompt), begins="ada")
         shown = self.ask(root, prompt, stream.pk).content.decode()
         assert "1 observations" in shown and shown.count("Likes kilns.") == 2
 
