@@ -1,4 +1,5 @@
 import django.contrib.postgres.fields
+import django.utils.timezone
 from django.db import migrations, models
 
 from sessions_app.migrations._state_only import StateOnly
@@ -20,6 +21,24 @@ class Migration(migrations.Migration):
                         default=list,
                         help_text="Primary keys of people whose calls failed after the engine's last successful call.",
                         size=None,
+                    ),
+                ),
+                migrations.AlterField(
+                    model_name="retraction",
+                    name="waiting",
+                    field=models.JSONField(
+                        default=dict,
+                        help_text="Rebuild jobs that had not finished at the time of the retraction: their parameters, "
+                        "grouped by process.",
+                    ),
+                ),
+                migrations.AlterField(
+                    model_name="servedline",
+                    name="served_on",
+                    field=models.DateField(
+                        db_index=True,
+                        default=django.utils.timezone.localdate,
+                        help_text="Date on which the line was last served. The date is updated only after 30 days.",
                     ),
                 ),
             ],

@@ -29,7 +29,7 @@ class ServedLine(models.Model):
     served_on = models.DateField(
         default=timezone.localdate,
         db_index=True,
-        help_text="Date on which the line was last served, accurate to 30 days.",
+        help_text="Date on which the line was last served. The date is updated only after 30 days.",
     )
 
     objects = ServedLineQuerySet.as_manager()

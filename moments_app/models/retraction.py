@@ -104,7 +104,8 @@ class Retraction(models.Model):
     )
     waiting = models.JSONField(
         default=dict,
-        help_text="Parameters of the rebuild jobs that were unfinished when the retraction was made, by process.",
+        help_text="Rebuild jobs that had not finished at the time of the retraction: their parameters, grouped by "
+        "process.",
     )
     created_at = models.DateTimeField(
         default=timezone.now,

@@ -87,8 +87,8 @@ class ErasedAnswer(serializers.Serializer[Any]):
         help_text="Number of rows of each kind that remain, without names or texts.",
     )
     has_files_left = serializers.BooleanField(
-        help_text="True if the archive storage failed and some archive files still exist. The platform deletes "
-        "these files when the storage is available again."
+        help_text="True if the archive storage failed, so that some archive files are not deleted yet. The platform "
+        "deletes these files when the storage is available again."
     )
 
 
