@@ -4,7 +4,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    """The index of stored items that expire."""
+    """The indexes of stored items that expire, and of those with a text to embed."""
 
     atomic = False
 
@@ -14,5 +14,9 @@ class Migration(migrations.Migration):
         AddIndexConcurrently(
             "storeditem",
             models.Index(fields=["expires_at"], condition=Q(("expires_at__isnull", False)), name="item_expires"),
+        ),
+        AddIndexConcurrently(
+            "storeditem",
+            models.Index(fields=["user", "id"], condition=Q(("text", ""), _negated=True), name="item_with_text"),
         ),
     ]

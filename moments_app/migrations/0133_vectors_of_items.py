@@ -77,14 +77,13 @@ NEAREST = migrations.RunSQL(
     """,  # noqa: S608 (names of our own)
     f"DROP FUNCTION nearest_{TABLE}",
 )
-# A request may queue the job that embeds the items of no person. It has no subject.
-OF_NOBODY = "process = 'embed' AND COALESCE(user_id, session_id, stream_id) IS NULL"
-JOBS = migrations.RunSQL(
+# The embedded server then embeds the items that are stored already.
+UNFILLED = migrations.RunSQL(
     f"""
-        CREATE POLICY items_read ON moments_app_job FOR SELECT TO {ROLE} USING ({OF_NOBODY});
-        CREATE POLICY items_added ON moments_app_job FOR INSERT TO {ROLE} WITH CHECK ({OF_NOBODY});
-    """,
-    "DROP POLICY items_added ON moments_app_job; DROP POLICY items_read ON moments_app_job",
+        UPDATE moments_app_embeddingmodel SET is_filled = false
+        WHERE EXISTS (SELECT FROM {ITEMS} WHERE user_id IS NOT NULL AND text <> '')
+    """,  # noqa: S608 (names of our own)
+    migrations.RunSQL.noop,
 )
 
 
@@ -217,6 +216,6 @@ class Migration(migrations.Migration):
         let_operators(TABLE, ITS_ITEM),
         FORGET,
         NEAREST,
-        JOBS,
+        UNFILLED,
         INDEXES,
     ]

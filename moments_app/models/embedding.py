@@ -267,13 +267,13 @@ def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
 
     Args:
         about: a `session` for its turns, a `user_id` for a person's facts, moments and items, a `stream` for a shard's
-            facts, nothing for the items that belong to no person.
+            facts.
     """
     return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None
 
 
 def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
-    """Return the arguments for a job about all memories of a person or a shard, or about the items of no person."""
+    """Return the arguments for a job about all memories of a person or a shard."""
     if of.user_id is None and (stream := of if isinstance(of, MemoryStream) else getattr(of, "stream", None)):
         return {"stream": stream}
     return {"user_id": of.user_id}

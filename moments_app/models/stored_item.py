@@ -172,6 +172,7 @@ class StoredItem(Searched):
             GinIndex(fields=["search_vector"], name="item_search"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="item_unindexed"),
             models.Index(fields=["expires_at"], condition=Q(expires_at__isnull=False), name="item_expires"),
+            models.Index(fields=["user", "id"], condition=~Q(text=""), name="item_with_text"),
         ]
 
     def __str__(self) -> str:

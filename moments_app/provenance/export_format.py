@@ -288,8 +288,8 @@ def count_again(importing: Importing) -> None:
 
 
 def embed_memories(importing: Importing) -> None:
-    """Queue embedding of a person's facts and moments."""
-    if _has_memory(importing):
+    """Queue embedding of a person's facts, moments and items."""
+    if _has_memory(importing) or importing.counts["items"]:
         ask_to_embed(REQUESTED_BY, user_id=importing.user.pk)
 
 

@@ -1,8 +1,7 @@
 """`embed`: create vectors for texts that have none from the model in use, one batch per run.
 
-A job covers a session's turns; a person's facts, moments and stored items; a shard's facts; or the items that belong to
-no person. Texts without a vector are still found
-by their words. A sweep retries failed jobs.
+A job covers a session's turns; a person's facts, moments and stored items; or a shard's facts. Items that belong to no
+person get no vectors. Texts without a vector are still found by their words. A sweep retries failed jobs.
 """
 
 import json
@@ -239,8 +238,8 @@ def _due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
 def _of_source(kind: str) -> dict[str, OuterRef]:
     """Return the filter that matches vectors to the source row of an outer query.
 
-    For turns it includes the person, because distributed tables keep a person's rows together. Facts and items may
-    have no person.
+    For turns it includes the person, because distributed tables keep a person's rows together. Facts may have no
+    person.
     """
     return {"source_id": OuterRef("pk")} | ({"user_id": OuterRef("user_id")} if kind == "turn" else {})
 
@@ -317,7 +316,8 @@ def _turns() -> QuerySet[Any]:
 
 
 def _items() -> QuerySet[Any]:
-    return StoredItem.objects.live().exclude(text="").defer("value", "search_vector")
+    owned = StoredItem.objects.live().filter(user__isnull=False).exclude(text="")
+    return owned.filter(text__regex=r"\S").defer("value", "search_vector")
 
 
 _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {
@@ -367,7 +367,7 @@ def _turns_of(session: Session, model: EmbeddingModel, size: int) -> EmbedInput 
 
 def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
     waiting: list[Any] = []
-    for kind in ("fact", "moment", "item") if job.user_id else ("fact",) if job.stream_id else ("item",):
+    for kind in ("fact", "moment", "item") if job.user_id else ("fact",):
         room = size + 1 - len(waiting)
         waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
     texts = texts_of(waiting[:size])

@@ -77,7 +77,7 @@ def search_items(
         for search, found, score, _place in cursor:
             rankings[search][found] = score
     scores = reciprocal_ranks(*rankings.values()) if vector else rankings["text"]
-    return dict(islice(scores.items(), most))
+    return dict(islice(scores.items(), min(most, BEST)))
 
 
 # Reads one item of each namespace and skips to the next namespace. A namespace with `depth` labels stands for all that

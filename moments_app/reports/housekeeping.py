@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -25,6 +26,7 @@ from moments_app.models import (
     StoredItem,
     WebhookDelivery,
 )
+from moments_app.models.stored_item import StoredItemQuerySet
 from moments_app.streams.timeline import end_past_plans
 from sessions_app.models import DailyUsage, Event
 
@@ -114,5 +116,18 @@ def prune_items(*, dry_run: bool = False) -> Pruned:
     Args:
         dry_run: only count.
     """
-    expired = StoredItem.objects.expired().only("pk")  # otherwise their values would be read
-    return Pruned(expired.count() if dry_run else _delete(expired))
+    expired = StoredItem.objects.expired()
+    if dry_run:
+        return Pruned(expired.count())
+    rows = 0
+    while deleted := _delete_expired(expired):
+        rows += deleted
+    return Pruned(rows)
+
+
+def _delete_expired(expired: StoredItemQuerySet) -> int:
+    """Delete a batch of items that no other transaction is storing or reading again, and return their number."""
+    with transaction.atomic():
+        held = list(expired.select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
+        StoredItem.objects.filter(pk__in=held).only("pk").delete()  # otherwise their values would be read
+    return len(held)

@@ -426,9 +426,14 @@ def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[M
     cause = Cause(f"job:{job.job_id}")
     ended: list[MemoryAtom] = []
     both = list(zip(atoms, formed.candidates, strict=True))
-    own: dict[tuple[str, int | str], int] = {(item.label, item.draft.letter): atom.pk for atom, item in both}
+    own: dict[tuple[str, int | str], int | None] = {
+        (item.label, item.draft.letter): atom.pk or MemoryAtom.objects.like(atom).values_list("pk", flat=True).first()
+        for atom, item in both
+        if item.draft.letter
+    }
     for atom, item in both:
-        named = {input.known.get(each) or own[item.label, each] for each in item.draft.ends} - {atom.pk}
+        ends = (input.known.get(each) or own[item.label, each] for each in item.draft.ends)
+        named = {pk for pk in ends if pk and pk != atom.pk}
         if named and not atom._state.adding:  # it is new
             facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
             ended += [fact for fact in facts if end_by(fact, atom, cause)]

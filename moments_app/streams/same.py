@@ -65,8 +65,13 @@ class Rewording:
         return bool(said) and said is not None and said.attribute not in _NO_NAMES
 
     def of(self, text: str) -> str:
-        """Return a text after rewording the sentences that say the same thing."""
-        return "".join(self._sentence(sentence) for sentence in _SENTENCE.findall(text)).strip() if text else text
+        """Return a text after rewording the sentences that say the same thing.
+
+        New sentences that the text already has are not added again.
+        """
+        pairs = [(sentence, self._sentence(sentence)) for sentence in _SENTENCE.findall(text)]
+        kept = {old.strip() for old, new in pairs if new == old}
+        return "".join(new if new == old else _without(new, kept) for old, new in pairs).strip()
 
     def wrong_in(self, text: str) -> list[tuple[str, str]]:
         """Return the wrong words of a text with their replacements."""
@@ -134,6 +139,10 @@ class Rewording:
         if not framed or not self.after:
             return ""
         return framed["mark"] + (self.after.rstrip(".") if framed["day"] else self.after) + framed["end"]
+
+
+def _without(text: str, others: Set[str]) -> str:
+    return "".join(sentence for sentence in _SENTENCE.findall(text) if sentence.strip() not in others)
 
 
 def sentences_of(text: str) -> list[str]:

@@ -25,7 +25,8 @@ _RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
 _LETTER = re.compile("[A-Z]")
 _LINE = re.compile(
     rf"(?P<kind>[A-Za-z]+) (?P<turns>{_NUMBERS})(?: as (?P<letter>[A-Z]))?(?: about (?P<about>[^:\n]{{1,255}}?))?"
-    rf"(?: (?P<maybe>maybe )?ends (?P<ends>{_ENDED}(?:\s*,\s*{_ENDED})*))?:\s*(?P<text>.+)",
+    rf"(?: as (?P<letter2>[A-Z]))?(?: (?P<maybe>maybe )?ends (?P<ends>{_ENDED}(?:\s*,\s*{_ENDED})*))?"
+    rf"(?: as (?P<letter3>[A-Z]))?:\s*(?P<text>.+)",
     re.DOTALL,
 )
 # Number of known statements in a prompt: minimum, maximum, and one per `TURNS_EACH` turns.
@@ -206,8 +207,8 @@ def parsed(item: Any) -> Any:
     if found is None:
         return item
     fields = {"text": found["text"], "kind": found["kind"].lower(), "turns": _numbers_in(found["turns"])}
-    if found["letter"]:
-        fields["letter"] = found["letter"]
+    if letter := found["letter"] or found["letter2"] or found["letter3"]:
+        fields["letter"] = letter
     if found["about"]:
         fields["other_person"] = found["about"]
     if found["ends"]:

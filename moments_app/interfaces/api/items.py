@@ -300,8 +300,8 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         owner = {"user": self.person, "application_id": self.application}
         items = [StoredItem(**owner, **_columns(item)) for item in self.validated_data["items"]]
         count = StoredItem.objects.put(items)
-        if any(item.text for item in items):
-            ask_to_embed(self.actor, user_id=self.person.pk if self.person else None)
+        if self.person and any(item.text for item in items):
+            ask_to_embed(self.actor, user_id=self.person.pk)
         return Response({"stored": count})
 
     def retrieve(self, request: Request) -> Response:
@@ -322,7 +322,9 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     def search(self, request: Request) -> Response:
         """Search or list items."""
         asked = self.validated_data
-        query = with_vector(RecallRequest(asked["query"])) if "query" in asked else None
+        query = RecallRequest(asked["query"]) if "query" in asked else None
+        if query and not self.is_nobodys:  # items that belong to no person have no vectors
+            query = with_vector(query)
         with self.transaction():
             if query:
                 items, has_more = self.page_of(self.found(query))

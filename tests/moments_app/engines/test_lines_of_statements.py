@@ -35,7 +35,15 @@ BOTH, FACTS, SHARD = (
         (" Home 4, 7:Nora: in Bergen ", {"kind": "home", "turns": [4, 7], "text": "Nora: in Bergen"}),
         ("plan 2-4,9: A\nB", {"kind": "plan", "turns": [2, 3, 4, 9], "text": "A\nB"}),
         ("home 4 ends 3: X", {"kind": "home", "turns": [4], "text": "X", "ends": [3], "confidence": 1.0}),
-        ("work 4 as A: X", {"kind": "work", "turns": [4], "text": "X", "letter": "A"}),
+        *(
+            (line, {"kind": "work", "turns": [4], "text": "X", "letter": "A"} | more)
+            for line, more in (
+                ("work 4 as A: X", {}),
+                ("work 4 about Nora as A: X", {"other_person": "Nora"}),
+                ("work 4 as A about Nora: X", {"other_person": "Nora"}),
+                ("work 4 ends 3 as A: X", {"ends": [3], "confidence": 1.0}),
+            )
+        ),
         (
             "home 4 ends A, 3-4,B: X",
             {"kind": "home", "turns": [4], "text": "X", "ends": [3, 4, "A", "B"], "confidence": 1.0},

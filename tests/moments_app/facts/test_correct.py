@@ -424,6 +424,13 @@ def test_removed_added_and_moved_sentences_are_handled(before: str, after: str, 
     assert Rewording(before, after).of(text) == read
 
 
+def test_sentences_that_a_text_already_has_are_not_added_again() -> None:
+    tea, coffee, others = "Ada likes tea.", "Ada likes coffee.", "She drinks it at eight. She buys beans in Turin."
+    rewording = Rewording(tea, f"{coffee} {others}")
+    assert rewording.of(f"{tea} {others}") == f"{coffee} {others}"
+    assert rewording.of(tea) == f"{coffee} {others}"
+
+
 def test_row_9_facts_of_another_person_cannot_be_corrected(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     say(bo, "s1", "2025-01-10", "I live in Oslo.")

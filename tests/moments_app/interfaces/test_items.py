@@ -593,6 +593,19 @@ class TestSearch:
         assert errors(service.post("items/search", {"query": "kilns", "offset": 501})) == {"offset": "contradictory"}
 
 
+def test_an_item_that_is_stored_again_during_pruning_is_kept(service: Api, transactional_db: None) -> None:
+    item = {"namespace": ["n"], "key": "k", "value": {"text": "Kilns"}, "ttl": 5}
+    service.post("items", {"items": [item]})
+    StoredItem.objects.update(expires_at=timezone.now())
+    again = StoredItem(application_id=DEFAULT, namespace=stored(["n"]), key="k", value={}, text="")
+    with transaction.atomic():
+        StoredItem.objects.put([again])
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(on_its_own_connection, prune_items).result(TIMEOUT).rows == 0
+    prune_items()
+    assert StoredItem.objects.get().value == {}
+
+
 class TestMeaning:
     """With an embeddings endpoint, items are also found by meaning. Vectors are made in the background."""
 
@@ -602,11 +615,6 @@ class TestMeaning:
         answer = api.post("items/search", {"query": query, **asked}).json()
         return [item["key"] for item in answer["items"]], answer["degraded"]
 
-    @pytest.fixture(params=[{}, {"user_id": "ada"}], ids=["of nobody", "of ada"])
-    def whose(self, request: pytest.FixtureRequest) -> dict[str, Any]:
-        found: dict[str, Any] = request.param
-        return found
-
     def test_row_9_a_search_by_meaning_finds_no_items_of_others(
         self, service: Api, other_service: Api, as_ada: Api, bo: UserProfile
     ) -> None:
@@ -615,9 +623,7 @@ class TestMeaning:
         put(other_service, "others", text="Kilns")
         put(other_service, "other adas", text="Kilns", user_id="ada")
         work_off()
-        assert ItemEmbedding.objects.filter(vector__isnull=False).count() == 4
-        assert self.search(service, "kilnsmen") == (["nobodys"], False)
-        assert self.search(other_service, "kilnsmen") == (["others"], False)
+        assert ItemEmbedding.objects.filter(vector__isnull=False).count() == 2
         assert self.search(other_service, "kilnsmen", user_id="ada") == (["other adas"], False)
         for answer in (self.search(service, "kilnsmen", user_id="ada"), self.search(as_ada, "kilnsmen")):
             assert answer == (["adas"], False)
@@ -649,51 +655,74 @@ class TestMeaning:
         assert self.search(service, "kilnsmen") == ([], True)
         assert service.post("items/search", {}).json()["degraded"] is False
 
-    def test_items_that_match_by_words_and_by_meaning_come_first(self, service: Api, whose: dict[str, Any]) -> None:
-        put(service, "felt", text="Felt wears out.", **whose)
-        put(service, "both", text="Kilns in Turin", **whose)
-        put(service, "other", ["other"], text="Kilns in Turin", **whose)
+    def test_items_that_match_by_words_and_by_meaning_come_first(self, service: Api) -> None:
+        put(service, "felt", text="Felt wears out.", user_id="ada")
+        put(service, "both", text="Kilns in Turin", user_id="ada")
+        put(service, "other", ["other"], text="Kilns in Turin", user_id="ada")
         work_off()
         assert Job.objects.filter(process="embed", status="completed").count() == 1
-        asked = {"namespace": TRIPS, **whose}
+        asked = {"namespace": TRIPS, "user_id": "ada"}
         assert self.search(service, "kilns in Turin", **asked) == (["both", "felt"], False)
         assert self.search(service, "kilns in Turin", **asked, limit=1, offset=1) == (["felt"], False)
         assert self.search(service, "kilns", **asked, filter={"text": "Felt wears out."}) == (["felt"], False)
         assert self.search(service, "kilns", **asked | {"namespace": ["x"]}) == ([], False)
 
     def test_a_new_text_replaces_the_vector_and_the_same_text_keeps_it(
-        self, service: Api, whose: dict[str, Any], embeddings_server: OpenAIServer
+        self, service: Api, embeddings_server: OpenAIServer
     ) -> None:
-        put(service, text="Kilns", n=1, **whose)
+        put(service, text="Kilns", n=1, user_id="ada")
         work_off()
         [before] = ItemEmbedding.objects.values_list("pk", flat=True)
-        put(service, text="Kilns", n=2, **whose)
+        put(service, text="Kilns", n=2, user_id="ada")
         work_off()
         assert list(ItemEmbedding.objects.values_list("pk", flat=True)) == [before]
         sent = len(embeddings_server.requests)
-        put(service, text="Felt", n=2, **whose)
+        put(service, text="Felt", n=2, user_id="ada")
         assert not ItemEmbedding.objects.exists()
         work_off()
         assert embeddings_server.requests[sent]["input"] == ["Felt"] and ItemEmbedding.objects.count() == 1
-        assert service.post("items/delete", {"items": [TURIN], **whose}).json() == {"deleted": 1}
+        assert service.post("items/delete", {"items": [TURIN], "user_id": "ada"}).json() == {"deleted": 1}
         assert not ItemEmbedding.objects.exists()
+
+    def test_items_of_no_user_are_searched_by_words_only(self, service: Api, embeddings_server: OpenAIServer) -> None:
+        put(service, text="Kilns in Turin")
+        assert not Job.objects.exists()
+        assert self.search(service, "kilns") == (["turin"], True)
+        assert self.search(service, "kilnsmen") == ([], True)
+        assert not embeddings_server.requests
+
+    def test_blank_texts_leave_room_for_others(self, service: Api) -> None:
+        blank = [{"namespace": ["n"], "key": f"k{number}", "value": {"a": "", "b": ""}} for number in range(100)]
+        service.post("items", {"user_id": "ada", "items": blank})
+        put(service, text="Kilns", user_id="ada")
+        work_off()
+        assert ItemEmbedding.objects.count() == 1
+
+    def test_imported_items_are_embedded(self, service: Api, tmp_path: Path) -> None:
+        put(service, text="Kilns", user_id="ada")
+        archive = tmp_path / "ada.zip"
+        archive.write_bytes(b"".join(service.get("users/ada/export").streaming_content))
+        Job.objects.all().delete()
+        import_user(archive, application=DEFAULT, user_id="eve")
+        work_off()
+        assert ItemEmbedding.objects.get().user.user_id == "eve"  # type: ignore[union-attr]
 
     def test_expired_items_and_items_without_text_are_not_embedded(self, service: Api) -> None:
         item = {"namespace": ["n"], "key": "silent", "value": {}, "text": ""}
-        service.post("items", {"items": [item]})
+        service.post("items", {"user_id": "ada", "items": [item]})
         assert not Job.objects.exists()
-        service.post("items", {"items": [item | {"text": "Kilns", "ttl": 5}]})
+        service.post("items", {"user_id": "ada", "items": [item | {"text": "Kilns", "ttl": 5}]})
         StoredItem.objects.update(expires_at=timezone.now())
         work_off()
         assert not ItemEmbedding.objects.exists()
 
     def test_expired_items_are_not_found_by_meaning(self, service: Api) -> None:
         item = {"namespace": ["n"], "key": "kiln", "value": {"text": "Kilns"}, "ttl": 5}
-        service.post("items", {"items": [item]})
+        service.post("items", {"user_id": "ada", "items": [item]})
         work_off()
-        assert self.search(service, "kilnsmen") == (["kiln"], False)
+        assert self.search(service, "kilnsmen", user_id="ada") == (["kiln"], False)
         StoredItem.objects.update(expires_at=timezone.now())
-        assert self.search(service, "kilnsmen") == ([], False)
+        assert self.search(service, "kilnsmen", user_id="ada") == ([], False)
         prune_items()
         assert not StoredItem.objects.exists() and not ItemEmbedding.objects.exists()
 
@@ -712,9 +741,9 @@ class TestMeaning:
         assert ItemEmbedding.objects.count() == 2
 
     def test_a_rejected_text_is_recorded_and_found_by_words(
-        self, service: Api, whose: dict[str, Any], embeddings_server: OpenAIServer
+        self, service: Api, embeddings_server: OpenAIServer
     ) -> None:
-        put(service, text="Kilns", **whose)
+        put(service, text="Kilns", user_id="ada")
         embeddings_server.always(
             lambda handler, body: (behave.error(400) if body["input"] == ["Kilns"] else behave.answer_well)(
                 handler, body
@@ -722,7 +751,7 @@ class TestMeaning:
         )
         work_off()
         assert ItemEmbedding.objects.get().refusals == 1
-        assert self.search(service, "kilns", **whose) == (["turin"], False)
+        assert self.search(service, "kilns", user_id="ada") == (["turin"], False)
         embeddings_server.always(behave.answer_well)
         ItemEmbedding.objects.update(ask_again_at=None)
         assert ask_refused_again("test") == 1
@@ -733,11 +762,11 @@ class TestMeaning:
         counts = []
         for number in (2, 60):
             items = [{"namespace": ["n"], "key": f"k{n}", "value": {"text": f"Kiln {n}"}} for n in range(number)]
-            service.post("items", {"items": items})
+            service.post("items", {"user_id": "ada", "items": items})
             work_off()
-            self.search(service, "kilns")  # caches the query's vector
+            self.search(service, "kilns", user_id="ada")  # caches the query's vector
             with CaptureQueriesContext(connection) as statements:
-                assert len(self.search(service, "kilns", limit=100)[0]) == number
+                assert len(self.search(service, "kilns", user_id="ada", limit=100)[0]) == number
             counts.append(len(statements))
         assert counts[0] == counts[1]
 
