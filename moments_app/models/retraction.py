@@ -250,6 +250,14 @@ class RetractedItem(models.Model):
         kept = {"model": self.model, "pk": self.object_pk, "fields": self.data}
         return next(serializers.deserialize("python", [kept], ignorenonexistent=True))
 
+    def address(self) -> str:
+        """Return the `rem://` address of the former row. Its columns are used as they are stored."""
+        row: Any = self.table()
+        for column in row._meta.concrete_fields:
+            if column.name in self.data:
+                setattr(row, column.attname, self.data[column.name])
+        return str(row.uri)
+
 
 def _stored(row: models.Model) -> list[str]:
     return [field.name for field in said_fields(type(row))]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from typing import Any, cast
 from uuid import uuid4
 
 from django.utils.text import capfirst
@@ -111,7 +110,7 @@ def _addresses(retraction: Retraction) -> Iterator[str]:
     for table in declared():
         if hasattr(table.model, "uri"):
             for item in retraction.items.withdrawn(table.model):
-                yield cast(Any, item.row().object).uri
+                yield item.address()
     if retraction.session is not None:
         for turn in retraction.turns():
             yield f"rem://sessions/{retraction.session.session_id}/messages/{turn.sequence}"

@@ -17,6 +17,7 @@ from django.utils.dateparse import parse_datetime
 
 from moments_app.models import (
     Cause,
+    Contradiction,
     CorrectedTurn,
     Correction,
     Entity,
@@ -332,7 +333,8 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
     _put_people_back(retraction)
     withdrawn = items.withdrawn(MemoryAtom)
     withdrawn.put_back(MemoryAtom)
-    items.put_back(StatementChange, Release, ReleaseSource, Correction, CorrectedTurn)
+    # Questions are restored before statements settle, which would ask them again.
+    items.put_back(StatementChange, Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
     restored = MemoryAtom.objects.filter(pk__in=withdrawn.ids()).order_by("pk")
     StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in restored])
 

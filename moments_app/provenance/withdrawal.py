@@ -65,8 +65,10 @@ def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]
 def put_back(retraction: Retraction) -> None:
     """Restore such rows, except those that a newer row has replaced, and those whose source was deleted."""
     for table in tables():
-        for item in retraction.items.withdrawn(table.model):
-            if not _has_place(item.row().object):
+        withdrawn = retraction.items.withdrawn(table.model)
+        there = set(table.model._base_manager.filter(pk__in=withdrawn.ids()).values_list("pk", flat=True))
+        for item in withdrawn:
+            if item.object_pk not in there and not _has_place(item.row().object):
                 item.delete()
         retraction.items.put_back(table.model)
 

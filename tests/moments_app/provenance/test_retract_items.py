@@ -303,7 +303,7 @@ class TestShards:
         root, url = operator(), reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
         page = reverse("admin:moments_app_memoryatom_change", args=[atom.pk])
         assert url in root.get(page).content.decode()
-        assert "for everyone in shard bees" in root.get(url).content.decode()
+        assert "for everyone in the shared memory bees" in root.get(url).content.decode()
         shown = root.post(url, {"reason": "planted", "all_of_writer": "1"}, follow=True).content.decode()
         assert "1 item is retracted" in shown and not MemoryAtom.objects.exists()
         [made] = Retraction.objects.all()

@@ -6,7 +6,8 @@ import pytest
 
 from moments_app.jobs.recovery import is_gone, this_process
 
-NAME = [sys.executable, "-c", "from moments_app.jobs.recovery import this_process; print(this_process())"]
+NAMED = "import django; django.setup(); from moments_app.jobs.recovery import this_process; print(this_process())"
+NAME = [sys.executable, "-c", NAMED]
 
 
 @pytest.mark.slow
