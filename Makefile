@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ALL_EXTRAS = importers,lab,oauth,scale
 quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 
-.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean trust house size lock
+.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean walk trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -147,6 +147,10 @@ bench-answers: .venv/installed-dev
 # Measures CPU time and memory of an idle site's processes in eight minutes. KEEP=1 saves the results for comparisons.
 lean: .venv/installed-dev
 	.venv/bin/python -m benchmarks.lean $(if $(KEEP),--keep)
+
+# Lists how many files and functions run for a message, a build, a context and a retraction.
+walk: .venv/installed-dev
+	.venv/bin/python -m benchmarks.walk
 
 # Creates an installation, attacks it, and writes the figures into docs/trust.md. Before a release, run more attacks:
 # make trust MINUTES=10 KILLS=200 FUZZ=50000 EXAMPLES=200 OUTAGE=300

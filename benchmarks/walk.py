@@ -59,8 +59,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.walk", description=__doc__)
     parser.add_argument("--files", action="store_true", help="also list the files of each step")
     options = parser.parse_args(arguments)
-    with Site({"EMBEDDING__PROVIDER": "none"}) as site:
-        walks = walked(site.key)
+    with Site({"EMBEDDING__PROVIDER": "none"}):
+        walks = walked()
     to_context = Walk()
     for name in ("append", "build", "context"):
         for path, functions in walks[name].functions.items():
@@ -72,10 +72,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def walked(key: str) -> dict[str, Walk]:
+def walked() -> dict[str, Walk]:
     """Return the walk of each step."""
     from django.test import Client
 
+    from sessions_app.models import ApiKey
+
+    _row, key = ApiKey.objects.issue("walk", scope="admin")
     client = Client(SERVER_NAME="localhost", headers={"authorization": f"Bearer {key}"})
 
     def post(path: str, body: dict[str, Any]) -> None:
@@ -83,7 +86,7 @@ def walked(key: str) -> dict[str, Walk]:
         if response.status_code >= 400:
             raise RuntimeError(f"{path}: {response.content.decode()}")
 
-    steps = {
+    steps: dict[str, tuple[str, dict[str, Any]]] = {
         "append": (f"sessions/{SESSION}/messages", {"messages": MESSAGES}),
         "build": ("moments/build", {"session_id": SESSION, "force": True}),
         "context": ("memory/context", {"session_id": "another", "query": "When does the kiln arrive?"}),

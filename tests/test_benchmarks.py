@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from benchmarks import lean, memory_tokens, memory_words
+from benchmarks import lean, memory_tokens, memory_words, walk
 from benchmarks import recall_quality as quality
 from benchmarks.conversations import read_folder
 from benchmarks.evidence import Statement, share_among, share_in_text
@@ -26,6 +26,7 @@ from benchmarks.steady import Seen
 from benchmarks.stored import StoredConversation
 from moments_app.models import Job
 from moments_app.models.job import TASK
+from sessions_app.text.tokens import estimate_tokens
 from tests.support.folders import data_folder, migrated
 from tests.support.openai_server import OpenAIServer
 from tests.support.running import of_folder
@@ -454,6 +455,14 @@ def test_memory_and_cpu_time_include_child_processes(tmp_path: Path, monkeypatch
                 os.kill(pid, signal.SIGKILL)
             process.kill()
             stranger.kill()
+
+
+def test_a_walk_notes_the_functions_of_the_apps_that_run() -> None:
+    seen = walk.Walk()
+    with seen.recording():
+        estimate_tokens("The kiln is warm.")
+    assert "estimate_tokens" in seen.functions.pop("sessions_app/text/tokens.py")
+    assert not [path for path in seen.functions if not path.startswith(walk.APPS)]
 
 
 @pytest.mark.django_db

@@ -307,7 +307,7 @@ class TestShards:
         shown = root.post(url, {"reason": "planted", "all_of_writer": "1"}, follow=True).content.decode()
         assert "1 item is retracted" in shown and not MemoryAtom.objects.exists()
         [made] = Retraction.objects.all()
-        assert "shard bees" in root.get(reverse("admin:moments_app_retraction_changelist")).content.decode()
+        assert "shared memory bees" in root.get(reverse("admin:moments_app_retraction_changelist")).content.decode()
         root.post(reverse("admin:moments_app_retraction_undo", args=[made.pk]))
         assert MemoryAtom.objects.exists()
 
