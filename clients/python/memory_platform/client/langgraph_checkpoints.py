@@ -97,7 +97,7 @@ class MemoryCheckpointer(BaseCheckpointSaver[int]):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store the writes of a task, except of those that it has stored before. Errors and interrupts are replaced."""
+        """Store the writes of a task, except those that it has stored before. Errors and interrupts are replaced."""
         labels = _labels({"checkpoint_ns": "", **config["configurable"]})
         parts: dict[int, list[Item]] = {}
         for number, (channel, value) in enumerate(writes):
