@@ -32,13 +32,13 @@ NOTE = "Lateness: the longest time between two runs of a schedule, minus its int
 
 @dataclass
 class Seen:
-    """What the looks at the queue have seen.
+    """The worst figures that were read from the queue.
 
     Args:
         late: The worst lateness in seconds, by schedule.
         jobs: The highest number of open jobs, by process.
         first_moment, first_settled: Seconds until the first moment was built, and until the first session was
-            written into memory.
+            compacted.
     """
 
     late: dict[str, float] = field(default_factory=dict)

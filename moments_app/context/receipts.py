@@ -1,4 +1,4 @@
-"""What was served: the lines of contexts and search results, and receipts of contexts with their tokens by day.
+"""Record the lines of served contexts and search results, and store receipts of contexts with their tokens by day.
 
 A receipt stores every line of the context, and the source of each.
 """

@@ -1,4 +1,4 @@
-"""What it takes to add a layer, a kind of memory, and a field of a moment: each is added here from outside."""
+"""A layer, a kind of memory, and a field of a moment can be added from outside with few edits."""
 
 import importlib
 import json

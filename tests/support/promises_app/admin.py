@@ -11,7 +11,7 @@ add_entry("promises_app.promise", Entry("promise", "promises", "handshake"), aft
 
 @admin.register(Promise)
 class PromiseAdmin(ReadOnlyAdmin):
-    """What people have promised."""
+    """Promises of people."""
 
     list_display = ("text", "user_link", "created_at")
     list_select_related = ("user",)
