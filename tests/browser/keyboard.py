@@ -46,9 +46,7 @@ class Keyboard:
 
     def skip(self) -> None:
         """Skip the frame of a new page, unless its URL or a focused field is already past it."""
-        self._tab.wait_for_load_state()
-        expect(self._tab.locator("html[x-cloak]")).to_have_count(0)
-        self._tab.evaluate("() => new Promise((done) => setTimeout(done))")  # after the script that sets the focus
+        self._wait_until_shown()
         if not self._tab.evaluate(_IS_PAST):
             self.press_on(SKIP)
             expect(self._tab.get_by_role("main")).to_be_focused()
@@ -59,6 +57,7 @@ class Keyboard:
         Raises:
             AssertionError: it takes too many stops, or the focus has a problem at one of them.
         """
+        self._wait_until_shown()
         passed: list[str] = []
         for _ in range(STOPS):
             self._tab.keyboard.press(keys)
@@ -99,3 +98,9 @@ class Keyboard:
         asked = {"objectId": focused["result"]["objectId"], "fetchRelatives": False}
         tree = self._session.send("Accessibility.getPartialAXTree", asked)
         return str(tree["nodes"][0].get("name", {}).get("value", ""))
+
+    def _wait_until_shown(self) -> None:
+        """Wait until the page is shown: Tab leads nowhere on a page that is still cloaked."""
+        self._tab.wait_for_load_state()
+        expect(self._tab.locator("html[x-cloak]")).to_have_count(0)
+        self._tab.evaluate("() => new Promise((done) => setTimeout(done))")  # after the script that sets the focus
