@@ -148,8 +148,8 @@ class MomentBuilderSettings(Group):
         50,
         ge=1,
         le=1000,
-        description="Maximum number of turns in a response to `view=live` if the request has no `limit`. The maximum "
-        "is higher if a build can leave more turns live.",
+        description="Maximum number of turns in a response to `view=live` if the request has no `limit`. If more "
+        "turns can stay live after a build, their number is the maximum.",
     )
     insert_partition_event: bool = Field(
         True,
@@ -213,9 +213,9 @@ class RollingSummarySettings(Group):
         2,
         ge=1,
         le=14,  # turns that a summary covers
-        description="Minimum number of new turns before a session's rolling summary is updated, if an application "
-        "requests contexts of the session. Otherwise, the summary is updated less often. With a language model, each "
-        "update is a model call, so a higher number saves calls.",
+        description="Minimum number of new turns between two updates of a session's rolling summary, if an application "
+        "requests contexts of the session. Summaries of other sessions are updated less often. With a language model, "
+        "each update is a model call, so a higher number saves calls.",
     )
 
 
@@ -586,7 +586,7 @@ class LimitSettings(Group):
         gt=0,
         le=3600,
         description="Budget of thread time in a web process, in seconds, for each key and each application. The budget "
-        "applies only while other keys or applications that used less are active. Each second, a quarter of the "
+        "applies only while a key or application with lower usage is active. Each second, a quarter of the "
         "budget is restored. When the budget is used up, requests wait for up to 5 seconds and then get 429.",
     )
     lock_seconds: float = Field(

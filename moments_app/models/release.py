@@ -61,7 +61,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="wider",
-        help_text="The earlier release that this release extends from one agent's users to every agent's users.",
+        help_text="Release for one agent's users that this release extends to every agent's users.",
     )
     replaces = models.ForeignKey(
         "self",

@@ -104,7 +104,7 @@ class Retraction(models.Model):
     )
     waiting = models.JSONField(
         default=dict,
-        help_text="Rebuild jobs that had not finished at the time of the retraction: their parameters, grouped by "
+        help_text="Parameters of the rebuild jobs that had not finished at the time of the retraction, grouped by "
         "process.",
     )
     created_at = models.DateTimeField(

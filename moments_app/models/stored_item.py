@@ -152,7 +152,7 @@ class StoredItem(Searched):
         help_text="Minutes from the latest write or read until the item expires. Blank if the item doesn't expire.",
     )
     expires_at = models.DateTimeField(
-        null=True, blank=True, help_text="When the item expires if it isn't read or written before."
+        null=True, blank=True, help_text="Time when the item expires, unless it is read or written earlier."
     )
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)

@@ -155,7 +155,7 @@ class AddressesInput(PersonQuery):
 class Reading(StrictSerializer):
     """Whether returned items count as read."""
 
-    refresh_ttl = BooleanField(default=True, help_text="Whether the time to live of the returned items starts again.")
+    refresh_ttl = BooleanField(default=True, help_text="Whether to restart the time to live of the returned items.")
 
 
 class WantedItems(Reading, AddressesInput):
