@@ -215,7 +215,7 @@ class RollingSummarySettings(Group):
         le=14,  # turns that a summary covers
         description="Minimum number of new turns between two updates of a session's rolling summary, if an application "
         "requests contexts of the session. Summaries of other sessions are updated less often. With a language model, "
-        "each update is a model call, so a higher number saves calls.",
+        "a higher number saves calls.",
     )
 
 

@@ -390,8 +390,7 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="For a line: when a consolidation wrote it. For any other item: when a consolidation first "
-        "processed it.",
+        help_text="When a consolidation wrote the line, or first processed the item.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -84,7 +84,7 @@ class ErasedAnswer(serializers.Serializer[Any]):
     )
     kept = serializers.DictField(
         child=serializers.IntegerField(),
-        help_text="Number of rows of each kind that remain, without names or texts.",
+        help_text="Number of anonymous rows that remain, by kind.",
     )
     has_files_left = serializers.BooleanField(
         help_text="True if the archive storage failed, so that some archive files are not deleted yet. The platform "

@@ -72,8 +72,7 @@ class RetractionInput(PersonQuery):
     )
     written_by = PublicIdField(
         required=False,
-        help_text="Retract all items that an API key or operator wrote directly. The value has the format of an item's "
-        "field `written_by`.",
+        help_text="Retract all items with this `written_by`: the API key or operator that wrote them directly.",
     )
     reason = TextField(max_length=2_000)
     leave = serializers.ListField(
@@ -112,8 +111,7 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
     cause_id = serializers.CharField(
-        help_text="Id of the other retraction that caused this one. Empty unless this retraction removed answers "
-        "because of another retraction."
+        help_text="Id of the retraction that caused this one. Empty if no other retraction caused it."
     )
 
     class Meta:
