@@ -378,7 +378,7 @@ class MemoryAtom(Searched):
         related_name="parts",
         editable=False,
         db_index=False,
-        help_text="The line of the stream's text that contains the item. Blank if no line does.",
+        help_text="Line that contains the item, in the stream's text. Blank if no line contains the item.",
     )
     position = models.PositiveIntegerField(
         null=True,

@@ -61,7 +61,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="wider",
-        help_text="The release for one agent's users that was extended to every agent's users as this release.",
+        help_text="The release for one agent's users that this release extends to every agent's users.",
     )
     replaces = models.ForeignKey(
         "self",

@@ -143,7 +143,7 @@ class StoredItem(Searched):
     key = models.CharField(max_length=KEY_MAX, db_collation="C")
     value = models.JSONField(default=dict)
     text = models.TextField(
-        blank=True, help_text="The text that searches look in. If it is blank, searches don't find the item."
+        blank=True, help_text="The text that is searched. If the text is blank, searches don't find the item."
     )
     ttl = models.FloatField(
         "time to live",

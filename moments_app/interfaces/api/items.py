@@ -124,7 +124,7 @@ class ItemInput(ItemAddress):
         max_length=TEXT_MAX,
         allow_blank=True,
         required=False,
-        help_text="The text that searches look in. Default: all texts in the value. If it is blank, searches don't "
+        help_text="The text that is searched. Default: all texts in the value. If the text is blank, searches don't "
         "find the item.",
     )
     ttl = NumberField(

@@ -134,7 +134,7 @@ class MomentChain(serializers.Serializer[Any]):
     list=extend_schema(description="Return the moments of a person, newest first."),
     retrieve=extend_schema(description="Return a moment."),
     destroy=extend_schema(
-        description="Delete a moment. Its turns stay, and the moments before and after it are linked."
+        description="Delete a moment. Its turns stay, and the moments before and after it are linked to each other."
     ),
 )
 class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Moment]):
