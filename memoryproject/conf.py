@@ -148,8 +148,8 @@ class MomentBuilderSettings(Group):
         50,
         ge=1,
         le=1000,
-        description="Maximum number of turns in a response to `view=live` if the request has no `limit`. If the "
-        "number of turns that can stay live after a build is higher, this number applies.",
+        description="Maximum number of turns in a response to `view=live` if the request has no `limit`. The "
+        "maximum is at least the number of turns that can stay live after a build.",
     )
     insert_partition_event: bool = Field(
         True,
@@ -167,7 +167,7 @@ class MomentBuilderSettings(Group):
         ge=0.1,
         le=0.5,
         description="Share of a session's turns that stay live after a build, such as `0.3` for 30%. If the session "
-        "has more than `MOMENT_BUILDER__MESSAGE_THRESHOLD` turns, this is a share of that number.",
+        "has more than `MOMENT_BUILDER__MESSAGE_THRESHOLD` turns, this is a share of the threshold.",
     )
     prompt_resource_uri: str = Field(
         "", description="URI of the prompt that builds moments. If unset, `rem://prompts/moment-builder` is used."
@@ -215,7 +215,7 @@ class RollingSummarySettings(Group):
         le=14,  # turns that a summary covers
         description="Minimum number of new turns between two updates of a session's rolling summary, if an application "
         "requests contexts of the session. Summaries of other sessions are updated less often. With a language model, "
-        "a higher number saves calls.",
+        "a higher number leads to fewer model calls.",
     )
 
 
@@ -740,7 +740,7 @@ class Settings(Group):
     )
     database_url: str = Field(
         "",
-        description="URL of a PostgreSQL database with version 15 or later and the extension pgvector. If unset, the "
+        description="URL of a database in PostgreSQL 15 or later, with the extension pgvector. If unset, the "
         "platform starts an embedded PostgreSQL server.",
     )
     web_database_url: str = Field(

@@ -390,7 +390,8 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="When a consolidation wrote the line, or first processed the item.",
+        help_text="For a line: when a consolidation wrote it. For other items: when a consolidation first processed "
+        "them.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)

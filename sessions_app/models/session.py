@@ -154,7 +154,7 @@ class Session(models.Model):
     last_arrived_at = models.DateTimeField(
         default=timezone.now,
         db_default=Now(),
-        help_text="When the platform last received a message. The idle time of the session is counted from here.",
+        help_text="When the platform last received a message. The session's idle time starts then.",
     )
     last_moment_message_idx = models.BigIntegerField(
         "last turn in a moment",

@@ -47,7 +47,7 @@ class BuildInput(PersonQuery):
         min_value=0,
         max_value=1_000_000,
         required=False,
-        help_text="How many of the newest turns the build leaves out. Send this field only together with `force`.",
+        help_text="How many of the newest turns to leave out of the build. Send this field only together with `force`.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class RetractionInput(PersonQuery):
     )
     written_by = PublicIdField(
         required=False,
-        help_text="Retract all items with this `written_by`: the API key or operator that wrote them directly.",
+        help_text="Retract all items that this API key or operator wrote directly. Send the items' `written_by`.",
     )
     reason = TextField(max_length=2_000)
     leave = serializers.ListField(
