@@ -185,7 +185,7 @@ class Session(models.Model):
         default=0, help_text="Number of turns that fact extraction has processed."
     )
     formed_weighted_tokens = models.FloatField(
-        default=0, help_text="Number of tokens in turns that fact extraction has processed, weighted by role."
+        default=0, help_text="Number of tokens that fact extraction has processed, weighted by the role of each turn."
     )
     counted_message_count = models.PositiveBigIntegerField(
         default=0, help_text="Number of turns in the session when the person's words were last counted."
