@@ -61,7 +61,8 @@ class RetractionInput(PersonQuery):
         min_length=1,
         max_length=MOST_TURNS,
         required=False,
-        help_text="Ids of the facts and observations to retract. They must be items that a client or operator wrote directly.",
+        help_text="Ids of the facts and observations to retract, which must be items that a client or operator wrote "
+        "directly.",
     )
     entity_ids = serializers.ListField(
         child=UUIDField(),
