@@ -46,9 +46,7 @@ class ContextReceipt(models.Model):
     )
     refs = models.JSONField(help_text="Addresses of the items in the context, grouped by layer.")
     tokens = models.JSONField(help_text="Estimated number of tokens in each layer.")
-    trimmed = models.JSONField(
-        help_text="Number of items and tokens that were left out of each layer, with the reason."
-    )
+    trimmed = models.JSONField(help_text="How many items and tokens of each layer were left out, and why.")
     text_hash = models.CharField(max_length=64, help_text="SHA-256 hash of the rendered context.")
     after_sequence = models.BigIntegerField(
         null=True,

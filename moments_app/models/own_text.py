@@ -29,7 +29,7 @@ class ServedLine(models.Model):
     served_on = models.DateField(
         default=timezone.localdate,
         db_index=True,
-        help_text="Date on which the line was last served. The date is updated only after 30 days.",
+        help_text="Date on which a context last contained the line. It is updated at most every 30 days.",
     )
 
     objects = ServedLineQuerySet.as_manager()
@@ -53,8 +53,8 @@ class OwnText(models.Model):
     places = ArrayField(
         models.PositiveIntegerField(),
         null=True,
-        help_text="Which lines of the turn repeat an earlier context, as line numbers from 0. Blank if all lines "
-        "repeat an earlier context.",
+        help_text="Numbers (from 0) of the turn's lines that repeat an earlier context. Blank if all lines repeat an "
+        "earlier context.",
     )
 
     class Meta:
