@@ -409,7 +409,8 @@ def _write_of(
     Each call covers one person, because one statement can't lock rows of several people in a distributed table.
     """
     there = _SOURCES[kind]().filter(user_id=user_id, pk__in=made).select_for_update(no_key=True, of=("self",))
-    now = texts_of(list(there.order_by("pk")))
+    order = ("namespace", "key") if kind == "item" else ("pk",)  # as in `StoredItemQuerySet.put`, to avoid deadlocks
+    now = texts_of(list(there.order_by(*order)))
     same = [made[text.pk] for text in now if made[text.pk][0] == text]
     return _keep(KINDS[kind].objects.filter(user_id=user_id, model=model), model, same)
 
