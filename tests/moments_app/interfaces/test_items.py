@@ -3,8 +3,9 @@
 import json
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -19,7 +20,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.runner import run_job
+from moments_app.jobs.runner import run_job, run_taken
 from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, ItemEmbedding, Job, StoredItem
 from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
@@ -35,11 +36,11 @@ from sessions_app.people.import_user import NotAnExport, import_user
 from sessions_app.row_security import acting_for
 from tests.support import openai_server as behave
 from tests.support.api import Api
-from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits, waiting
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.tables import rows_read
-from tests.support.waiting import TIMEOUT
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -620,8 +621,16 @@ def delete_all(api: Api, *keys: str) -> int:
     return status
 
 
+@pytest.fixture
+def patient(settings: Settings) -> None:
+    """Let requests wait for locks as long as a test needs."""
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": TIMEOUT, "request_seconds": TIMEOUT})
+
+
 @pytest.mark.parametrize("change", [put_all, delete_all])
-def test_changes_of_the_same_items_in_opposite_order_do_not_deadlock(service: Api, change: Callable[..., int]) -> None:
+def test_changes_of_the_same_items_in_opposite_order_do_not_deadlock(
+    service: Api, patient: None, change: Callable[..., int]
+) -> None:
     put_all(service, "a", "b", "c")
     with ThreadPoolExecutor(2) as pool:
         with transaction.atomic():
@@ -633,10 +642,27 @@ def test_changes_of_the_same_items_in_opposite_order_do_not_deadlock(service: Ap
         assert [first.result(TIMEOUT), second.result(TIMEOUT)] == [200, 200]
 
 
-@pytest.fixture
-def patient(settings: Settings) -> None:
-    """Let requests wait for locks as long as a test needs."""
-    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": TIMEOUT, "request_seconds": TIMEOUT})
+@contextmanager
+def before_its_commit(work: Callable[[], Any]) -> Iterator[None]:
+    """Store items in another thread. Their transaction commits after the block."""
+    lock = "SELECT pg_advisory_xact_lock(1)"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS "
+            f"'BEGIN PERFORM ({lock}); RETURN NULL; END'; "
+            "CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON moments_app_storeditem DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION wait_for_test()"
+        )
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                with transaction.atomic():
+                    cursor.execute(lock)
+                    stored = pool.submit(on_its_own_connection, work)
+                    wait_until_somebody_waits()
+                    yield
+                stored.result(TIMEOUT)
+        finally:
+            cursor.execute("DROP FUNCTION wait_for_test CASCADE")
 
 
 class TestMeaning:
@@ -772,6 +798,31 @@ class TestMeaning:
         embeddings_server.always(put_another)
         work_off()
         assert ItemEmbedding.objects.count() == 2
+
+    def test_an_item_whose_transaction_outlasts_a_running_job_is_embedded(
+        self, service: Api, embeddings_server: OpenAIServer, patient: None
+    ) -> None:
+        put(service, "first", text="Kilns", user_id="ada")
+        embeddings_server.hold()
+        with ThreadPoolExecutor(1) as pool:
+            run = pool.submit(on_its_own_connection, run_job, Job.objects.get().job_id)
+            embeddings_server.wait_for_held(1)
+            with before_its_commit(lambda: put(service, "second", text="Felt", user_id="ada")):
+                embeddings_server.release()
+                wait_until(lambda: run.done() or waiting() == 2)
+        work_off()
+        assert ItemEmbedding.objects.count() == 2
+
+    def test_an_item_whose_transaction_outlasts_a_job_that_finds_no_text_is_embedded(
+        self, service: Api, ada: UserProfile, patient: None
+    ) -> None:
+        job = Job.objects.take(Job.objects.request("embed", user_id=ada.pk, requested_by="test").job_id)
+        assert job is not None
+        with ThreadPoolExecutor(1) as pool, before_its_commit(lambda: put(service, text="Felt", user_id="ada")):
+            run = pool.submit(on_its_own_connection, run_taken, job)
+            wait_until(lambda: run.done() or waiting() == 2)
+        work_off()
+        assert ItemEmbedding.objects.count() == 1
 
     def test_a_put_and_the_commit_of_vectors_do_not_deadlock(self, service: Api, patient: None) -> None:
         for key in ("c", "b", "a"):
