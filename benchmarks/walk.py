@@ -77,6 +77,7 @@ def walked() -> dict[str, Walk]:
     from django.test import Client
 
     from sessions_app.models import ApiKey
+    from tests.support.jobs import run_queued
 
     _row, key = ApiKey.objects.issue("walk", scope="admin")
     client = Client(SERVER_NAME="localhost", headers={"authorization": f"Bearer {key}"})
@@ -98,16 +99,9 @@ def walked() -> dict[str, Walk]:
         with walks[name].recording():
             post(path, body)
             if name in ("build", "retraction"):
-                _work_off()
+                while run_queued():
+                    pass
     return walks
-
-
-def _work_off() -> None:
-    from moments_app.jobs.runner import run_job
-    from moments_app.models import Job
-
-    while job := Job.objects.due().order_by("pk").first():
-        run_job(job.job_id)
 
 
 if __name__ == "__main__":

@@ -267,7 +267,7 @@ def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
 
     Args:
         about: a `session` for its turns, a `user_id` for a person's facts, moments and items, a `stream` for a shard's
-            facts.
+            facts; and other arguments of `Job.objects.request`.
     """
     return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None
 

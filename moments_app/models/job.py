@@ -234,6 +234,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         force: bool = False,
         params: dict[str, Any] | None = None,
         due_now: bool = False,
+        locked: bool = False,
     ) -> "Job":
         """Queue a process for a session, a stream or a person. If an open job already exists, return it.
 
@@ -246,6 +247,8 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             force: run regardless of the thresholds.
             params: parameters of the process.
             due_now: whether an open job that waits for a backoff becomes due now.
+            locked: whether an open job is locked, so that it ends only after this transaction. The caller takes no
+                other locks after this one.
         """
         job = Job(
             process=process,
@@ -257,7 +260,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             requested_by=requested_by,
         )
         job.note_cause()
-        return job if self._is_new(job) else self._join(job, due_now=due_now)
+        return job if self._is_new(job) else self._join(job, due_now=due_now, locked=locked)
 
     def _is_new(self, job: "Job") -> bool:
         """Insert a job and wake idle workers, unless an equal one is open. Return whether it was inserted."""
@@ -315,9 +318,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             wake_workers()
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
 
-    def _join(self, job: "Job", *, due_now: bool) -> "Job":
+    def _join(self, job: "Job", *, due_now: bool, locked: bool = False) -> "Job":
         """Return the open job for the same subject, updated with the new request."""
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
+        if locked:
+            same = same.select_for_update(no_key=True)
         while (found := same.first()) is None:  # it ended between the two statements
             if self._is_new(job):
                 return job

@@ -6,7 +6,7 @@ values are stored here too.
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from moments_app.models.job import title_of
 from moments_app.models.stream import MemoryStream
+from sessions_app.database.sql import insert_missing_as_they_are
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import said_fields
@@ -198,6 +199,15 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         """
         return sum(_put_back(table, list(self.of(table).order_by("object_pk"))) for table in tables)
 
+    def put_back_missing(self, table: type[models.Model]) -> None:
+        """Restore removed rows, except those that a newer row has replaced, and those whose source was deleted."""
+        items = list(self.withdrawn(table).order_by("object_pk"))
+        for field in _references(table):
+            lost = _lost(field, items)
+            items = [item for item in items if field.null or item.data[field.name] not in lost]
+            _forget(field, items, lost)
+        insert_missing_as_they_are([item.row().object for item in items])
+
 
 class RetractedItem(models.Model):
     """A row that was withdrawn or rewritten, in its former state."""
@@ -266,9 +276,12 @@ def _stored(row: models.Model) -> list[str]:
 def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
     there = set(table._base_manager.filter(pk__in=[item.object_pk for item in items]).values_list("pk", flat=True))
     wanted = [item for item in items if item.is_rewritten == (item.object_pk in there)]
-    for field in table._meta.concrete_fields:
-        if isinstance(field, models.ForeignKey):
-            _forget_lost(field, wanted, there={item.object_pk for item in wanted})
+    for field in _references(table):
+        lost = _lost(field, wanted)
+        if lost and not field.null:
+            kind, its = field.related_model._meta.verbose_name, table._meta.verbose_name
+            raise CannotPutBack(f"The {kind} of a retracted {its} was deleted.")
+        _forget(field, wanted, lost)
     kept = [field.name for field in table._meta.concrete_fields if not field.primary_key and field.name != "user"]
     for item in wanted:
         if item.is_rewritten:  # the owner never changes, and distributed tables don't allow updating it
@@ -278,19 +291,20 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
     return len(wanted)
 
 
-def _forget_lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem], *, there: set[int]) -> None:
-    """Blank references to deleted rows if the column may be blank.
+def _references(table: type[models.Model]) -> Iterator[models.ForeignKey[Any, Any]]:
+    return (field for field in table._meta.concrete_fields if isinstance(field, models.ForeignKey))
 
-    Raises:
-        CannotPutBack: it may not be blank.
-    """
+
+def _lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem]) -> set[Any]:
+    """Return the primary keys of deleted rows to which these rows refer."""
     table: type[models.Model] = field.related_model
-    wanted = {item.data[field.name] for item in items} - {None}
-    wanted -= there if table is field.model else set()
-    lost = wanted - set(table._base_manager.filter(pk__in=wanted).values_list("pk", flat=True))
+    named = {item.data[field.name] for item in items} - {None}
+    if table is field.model:
+        named -= {item.object_pk for item in items}
+    return named - set(table._base_manager.filter(pk__in=named).values_list("pk", flat=True))
+
+
+def _forget(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem], lost: set[Any]) -> None:
     for item in items:
         if item.data[field.name] in lost:
-            if not field.null:
-                kind, its = table._meta.verbose_name, field.model._meta.verbose_name
-                raise CannotPutBack(f"The {kind} of a retracted {its} was deleted.")
             item.data[field.name] = None

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 
 from django.contrib.postgres.fields import ArrayField
-from django.core.exceptions import ValidationError
 from django.db.models import ForeignKey, Model, Q
 
 from moments_app.models import (
@@ -65,21 +64,4 @@ def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]
 def put_back(retraction: Retraction) -> None:
     """Restore such rows, except those that a newer row has replaced, and those whose source was deleted."""
     for table in tables():
-        withdrawn = retraction.items.withdrawn(table.model)
-        there = set(table.model._base_manager.filter(pk__in=withdrawn.ids()).values_list("pk", flat=True))
-        for item in withdrawn:
-            if item.object_pk not in there and not _has_place(item.row().object):
-                item.delete()
-        retraction.items.put_back(table.model)
-
-
-def _has_place(row: Model) -> bool:
-    named = [column for column in row._meta.concrete_fields if isinstance(column, ForeignKey) and not column.null]
-    if not all(column.related_model._base_manager.filter(pk=getattr(row, column.attname)).exists() for column in named):
-        return False
-    try:
-        row.validate_unique()
-        row.validate_constraints()
-    except ValidationError:
-        return False
-    return True
+        retraction.items.put_back_missing(table.model)

@@ -121,7 +121,12 @@ class Embed(Process[EmbedInput, Vectors]):
         model = EmbeddingModel.objects.in_use()
         # If the endpoint may be down, try it with a single call.
         size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
-        return _turns_of(job.session, model, size) if job.session else _memories_of(job, model, size)
+        if job.session:
+            return _turns_of(job.session, model, size)
+        found = _memories_of(job, model, size)
+        if isinstance(found, Skipped) and job.is_claimed():  # after waiting for requests that have locked the job
+            return _memories_of(job, model, size)
+        return found
 
     def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> Vectors:
         """Call the endpoint. If some calls fail, save the vectors of the others before raising the error.
@@ -152,10 +157,10 @@ class Embed(Process[EmbedInput, Vectors]):
             is_more |= session.last_sequence > input.last_sequence  # turns were appended while this job was open
         refused = sum(isinstance(vector, str) for _text, vector in answer)
         written = write(input.model, answer)
-        if input.session is None and not job.is_claimed():
-            raise ClaimLost
-        if input.session is None:  # texts were added while this job was open
-            is_more |= isinstance(_memories_of(job, input.model, 1), EmbedInput)
+        if input.session is None:
+            if not job.is_claimed():  # after waiting for requests that have locked the job
+                raise ClaimLost
+            is_more |= isinstance(_memories_of(job, input.model, 1), EmbedInput)  # added while this job was open
         job.complete({"embedded": written - refused, "refused": refused, "model": str(input.model)})
         if is_more:
             about = {"session": job.session} if job.session else whose_memories(job)
@@ -409,7 +414,8 @@ def _write_of(
     Each call covers one person, because one statement can't lock rows of several people in a distributed table.
     """
     there = _SOURCES[kind]().filter(user_id=user_id, pk__in=made).select_for_update(no_key=True, of=("self",))
-    now = texts_of(list(there.order_by("pk")))
+    order = ("namespace", "key") if kind == "item" else ("pk",)  # as in `StoredItemQuerySet.put`, to avoid deadlocks
+    now = texts_of(list(there.order_by(*order)))
     same = [made[text.pk] for text in now if made[text.pk][0] == text]
     return _keep(KINDS[kind].objects.filter(user_id=user_id, model=model), model, same)
 

@@ -26,7 +26,6 @@ from moments_app.models import (
     StoredItem,
     WebhookDelivery,
 )
-from moments_app.models.stored_item import StoredItemQuerySet
 from moments_app.streams.timeline import end_past_plans
 from sessions_app.models import DailyUsage, Event
 
@@ -86,12 +85,20 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
 
 
 def _delete(rows: QuerySet[Any]) -> int:
-    """Delete rows in batches, each in a separate transaction, and return their number."""
+    """Delete rows in batches, each in a separate transaction, and return their number. Skip locked rows."""
     deleted = 0
-    while batch := list(rows.values_list("pk", flat=True)[:BATCH]):
-        rows.filter(pk__in=batch).delete()
-        deleted += len(batch)
+    while batch := _delete_batch(rows):
+        deleted += batch
     return deleted
+
+
+@transaction.atomic
+def _delete_batch(rows: QuerySet[Any]) -> int:
+    # The lock prevents the deletion of an item that another transaction is storing again.
+    free = rows.select_for_update(skip_locked=True, of=("self",))
+    batch = list(free.values_list("pk", flat=True)[:BATCH])
+    rows.filter(pk__in=batch).only("pk").delete()  # without `only`, large values would be read
+    return len(batch)
 
 
 @dataclass(frozen=True)
@@ -107,27 +114,10 @@ class Pruned:
 def prune_receipts(*, dry_run: bool = False) -> Pruned:
     """Delete served contexts after `MEMORY_CONTEXT__RECEIPT_DAYS` days."""
     expired = ContextReceipt.objects.expired()
-    return Pruned(expired.count() if dry_run else expired.delete()[0])
+    return Pruned(expired.count() if dry_run else _delete(expired))
 
 
 def prune_items(*, dry_run: bool = False) -> Pruned:
-    """Delete expired items of the item store.
-
-    Args:
-        dry_run: only count.
-    """
+    """Delete expired items of the item store."""
     expired = StoredItem.objects.expired()
-    if dry_run:
-        return Pruned(expired.count())
-    rows = 0
-    while deleted := _delete_expired(expired):
-        rows += deleted
-    return Pruned(rows)
-
-
-def _delete_expired(expired: StoredItemQuerySet) -> int:
-    """Delete a batch of items that no other transaction is storing or reading again, and return their number."""
-    with transaction.atomic():
-        held = list(expired.select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
-        StoredItem.objects.filter(pk__in=held).only("pk").delete()  # otherwise their values would be read
-    return len(held)
+    return Pruned(expired.count() if dry_run else _delete(expired))

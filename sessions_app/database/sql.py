@@ -173,6 +173,19 @@ def insert_as_they_are(instances: Sequence[Model]) -> None:
         instance.pk, instance._state.adding = pk, False
 
 
+def insert_missing_as_they_are(instances: Sequence[Model]) -> None:
+    """Insert rows of one table with their own primary keys and times. Skip rows that violate a unique constraint.
+
+    No signal is sent.
+    """
+    if not instances:
+        return
+    query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
+    fields = [field for field in type(instances[0])._meta.concrete_fields if not field.generated]
+    query.insert_values(fields, list(instances), raw=True)
+    query.get_compiler(connection=connection).execute_sql()
+
+
 # --- many rows at once ---
 
 

@@ -59,7 +59,7 @@ def first() -> Iterator[Start]:
 @pytest.mark.slow(seconds=30)
 def test_a_first_start_sets_up_demonstrates_serves_and_ends_cleanly(first: Start) -> None:
     assert (first.code, first.left) == (0, [])
-    assert first.printed.startswith("Preparing the database")
+    assert first.printed.startswith("Preparing the database. The first start takes about half a minute …\n")
     [told, repeated] = re.findall(r"operator, password (\S{16})", first.printed)
     assert told == repeated
     served = first.printed.partition("The platform is running.")[2]
@@ -70,6 +70,7 @@ def test_a_first_start_sets_up_demonstrates_serves_and_ends_cleanly(first: Start
     assert re.search(r"\d\d messages instead of 373", first.printed)
     again = Run(first.folder).serve()
     printed = again.stop()
+    assert printed.startswith("Preparing the database …\n")
     assert "operator, password" not in printed and "changepassword operator" in printed
     assert "demonstration" not in printed
     with pytest.raises(urllib.error.URLError):

@@ -58,15 +58,17 @@ def _other_connections() -> int:
     return int(others)
 
 
-def wait_until_somebody_waits() -> None:
-    """Wait until another connection to this database waits for a lock."""
-    wait_until(_somebody_waits)
+def wait_until_somebody_waits(number: int = 1) -> None:
+    """Wait until other connections to this database wait for locks."""
+    wait_until(lambda: waiting() >= number)
 
 
-def _somebody_waits() -> bool:
+def waiting() -> int:
+    """Return how many connections to this database wait for a lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise, a transaction repeats its first result
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
-        return bool(cursor.fetchone() != (0,))
+        [number] = cursor.fetchone()
+    return int(number)

@@ -20,11 +20,18 @@ def queued_job_ids() -> list[str]:
     return [str(job.job_id) for job in Job.objects.due().order_by("id")]
 
 
+def run_queued() -> bool:
+    """Run the jobs that are due now. Return whether there were any."""
+    queued = queued_job_ids()
+    for job_id in queued:
+        run_job(job_id)
+    return bool(queued)
+
+
 def work_off(rounds: int = 60) -> None:
     """Run due jobs, and those that `recover_jobs` queues again, until no job is open."""
     for _ in range(rounds):
-        for job_id in queued_job_ids():
-            run_job(job_id)
+        run_queued()
         recover_jobs()
         if not Job.objects.open().exists():
             return

@@ -68,7 +68,8 @@ class Command(BaseCommand):
     def _run(self, port: int, *, with_demonstration: bool) -> None:
         base_url = f"http://127.0.0.1:{port}"
         with _database():
-            self._say("Preparing the database. The first start takes about half a minute …")
+            is_first = settings.DATABASE_IS_EMBEDDED and not settings.EMBEDDED_DATABASE_DIR.exists()
+            self._say(f"Preparing the database{'. The first start takes about half a minute' if is_first else ''} …")
             password, is_new = in_fork(self._prepare)
             checks.note_fit()
             with marked(settings.DATA_DIR) as left:

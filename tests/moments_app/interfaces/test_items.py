@@ -3,8 +3,11 @@
 import json
 import re
 import zipfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from moments_app.jobs.runner import run_job, run_taken
 from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, ItemEmbedding, Job, StoredItem
 from moments_app.models.stored_item import HIDDEN, KEY_MAX, LABELS_MAX, NAMESPACE_MAX, range_of, stored
@@ -32,11 +36,11 @@ from sessions_app.people.import_user import NotAnExport, import_user
 from sessions_app.row_security import acting_for
 from tests.support import openai_server as behave
 from tests.support.api import Api
-from tests.support.concurrency import on_its_own_connection
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits, waiting
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.tables import rows_read
-from tests.support.waiting import TIMEOUT
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -606,6 +610,61 @@ def test_an_item_that_is_stored_again_during_pruning_is_kept(service: Api, trans
     assert StoredItem.objects.get().value == {}
 
 
+def put_all(api: Api, *keys: str, **whose: str) -> int:
+    items = [{"namespace": TRIPS, "key": key, "value": {"text": key}} for key in keys]
+    status: int = api.post("items", {"items": items, **whose}).status_code
+    return status
+
+
+def delete_all(api: Api, *keys: str) -> int:
+    status: int = api.post("items/delete", {"items": [{"namespace": TRIPS, "key": key} for key in keys]}).status_code
+    return status
+
+
+@pytest.fixture
+def patient(settings: Settings) -> None:
+    """Let requests wait for locks as long as a test needs."""
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": TIMEOUT, "request_seconds": TIMEOUT})
+
+
+@pytest.mark.parametrize("change", [put_all, delete_all])
+def test_changes_of_the_same_items_in_opposite_order_do_not_deadlock(
+    service: Api, patient: None, change: Callable[..., int]
+) -> None:
+    put_all(service, "a", "b", "c")
+    with ThreadPoolExecutor(2) as pool:
+        with transaction.atomic():
+            StoredItem.objects.select_for_update().get(key="b")  # stops both in the middle
+            first = pool.submit(on_its_own_connection, put_all, service, "a", "b", "c")
+            wait_until_somebody_waits()
+            second = pool.submit(on_its_own_connection, change, service, "c", "b", "a")
+            wait_until_somebody_waits(2)
+        assert [first.result(TIMEOUT), second.result(TIMEOUT)] == [200, 200]
+
+
+@contextmanager
+def before_its_commit(work: Callable[[], Any]) -> Iterator[None]:
+    """Store items in another thread. Their transaction commits after the block."""
+    lock = "SELECT pg_advisory_xact_lock(1)"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS "
+            f"'BEGIN PERFORM ({lock}); RETURN NULL; END'; "
+            "CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON moments_app_storeditem DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION wait_for_test()"
+        )
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                with transaction.atomic():
+                    cursor.execute(lock)
+                    stored = pool.submit(on_its_own_connection, work)
+                    wait_until_somebody_waits()
+                    yield
+                stored.result(TIMEOUT)
+        finally:
+            cursor.execute("DROP FUNCTION wait_for_test CASCADE")
+
+
 class TestMeaning:
     """With an embeddings endpoint, items are also found by meaning. Vectors are made in the background."""
 
@@ -739,6 +798,44 @@ class TestMeaning:
         embeddings_server.always(put_another)
         work_off()
         assert ItemEmbedding.objects.count() == 2
+
+    def test_an_item_whose_transaction_outlasts_a_running_job_is_embedded(
+        self, service: Api, embeddings_server: OpenAIServer, patient: None
+    ) -> None:
+        put(service, "first", text="Kilns", user_id="ada")
+        embeddings_server.hold()
+        with ThreadPoolExecutor(1) as pool:
+            run = pool.submit(on_its_own_connection, run_job, Job.objects.get().job_id)
+            embeddings_server.wait_for_held(1)
+            with before_its_commit(lambda: put(service, "second", text="Felt", user_id="ada")):
+                embeddings_server.release()
+                wait_until(lambda: run.done() or waiting() == 2)
+        work_off()
+        assert ItemEmbedding.objects.count() == 2
+
+    def test_an_item_whose_transaction_outlasts_a_job_that_finds_no_text_is_embedded(
+        self, service: Api, ada: UserProfile, patient: None
+    ) -> None:
+        job = Job.objects.take(Job.objects.request("embed", user_id=ada.pk, requested_by="test").job_id)
+        assert job is not None
+        with ThreadPoolExecutor(1) as pool, before_its_commit(lambda: put(service, text="Felt", user_id="ada")):
+            run = pool.submit(on_its_own_connection, run_taken, job)
+            wait_until(lambda: run.done() or waiting() == 2)
+        work_off()
+        assert ItemEmbedding.objects.count() == 1
+
+    def test_a_put_and_the_commit_of_vectors_do_not_deadlock(self, service: Api, patient: None) -> None:
+        for key in ("c", "b", "a"):
+            put_all(service, key, user_id="ada")
+        with ThreadPoolExecutor(2) as pool:
+            with transaction.atomic():
+                StoredItem.objects.select_for_update(no_key=True).get(key="b")  # stops both in the middle
+                run = pool.submit(on_its_own_connection, run_job, Job.objects.get().job_id)
+                wait_until_somebody_waits()
+                put_again = partial(put_all, service, "a", "b", "c", user_id="ada")
+                stored = pool.submit(on_its_own_connection, put_again)
+                wait_until_somebody_waits(2)
+            assert (run.result(TIMEOUT).status, stored.result(TIMEOUT)) == ("completed", 200)
 
     def test_a_rejected_text_is_recorded_and_found_by_words(
         self, service: Api, embeddings_server: OpenAIServer

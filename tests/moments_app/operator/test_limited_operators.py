@@ -18,6 +18,7 @@ from django_otp.oath import totp
 from memoryproject.database.verification import unprotected_tables
 from memoryproject.settings import CONF
 from moments_app.models import (
+    Circuit,
     ContextUsage,
     Entity,
     Job,
@@ -197,6 +198,20 @@ class TestOnesOwn:
         add = reverse("admin:moments_app_promptresource_add_version", args=[prompt.pk])
         assert eve.post(add, {"content": "Theirs.", "after": "1"}).status_code == 403
         assert prompt.versions.count() == 1
+
+    def test_row_35_a_held_job_names_its_circuit_but_the_circuit_with_others_people_is_forbidden(
+        self, eve: Client, own: Session, ada: UserProfile
+    ) -> None:
+        circuit = Circuit.objects.create(engine="test-model", work="text", state="open", failing=[ada.pk, own.user_id])
+        job = Job.objects.request("build_moments", own, requested_by="test")
+        Job.objects.filter(pk=job.pk).update(circuit=circuit)
+        shown = page(eve, change_url(job))
+        assert str(circuit) in shown and change_url(circuit) not in shown
+        assert change_url(circuit) in page(operator(), change_url(job))
+        assert eve.get(change_url(circuit)).status_code == 403
+        for route in ("try", "close"):
+            url = reverse(f"admin:moments_app_circuit_{route}", args=[circuit.pk])
+            assert eve.post(url).status_code == 403
 
     def test_they_manage_their_own_password_and_second_factor(self, eve: Client) -> None:
         assert eve.get(reverse("admin:password_change")).status_code == 200

@@ -6,7 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memory_extras.lab.models import Probe, ProbeResult
@@ -76,6 +77,29 @@ def test_undoing_a_retraction_keeps_a_newer_probe_with_the_same_question(probe: 
     )
     undo_retraction(made, requested_by="test")
     assert list(Probe.objects.all()) == [again]
+
+
+def test_undoing_a_retraction_takes_the_same_number_of_statements_for_many_rows(probe: Probe) -> None:
+    counts = []
+    for number in (1, 20):
+        Probe.objects.bulk_create(
+            Probe(
+                user=probe.user,
+                question=f"{number} {place}",
+                question_hash=f"{number} {place}",
+                source_session=probe.source_session,
+                source_message_ids=probe.source_message_ids,
+            )
+            for place in range(number)
+        )
+        before = rows()
+        made = retract(session_of(probe), [2], reason="Planted.", requested_by="test")
+        assert not Probe.objects.exists()
+        with CaptureQueriesContext(connection) as statements:
+            undo_retraction(made, requested_by="test")
+        assert rows() == before
+        counts.append(len(statements))
+    assert counts[0] == counts[1]
 
 
 def test_retracting_unrelated_turns_keeps_a_probe(probe: Probe) -> None:
