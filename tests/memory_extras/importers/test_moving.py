@@ -66,7 +66,7 @@ def from_honcho(path: Path) -> Path:
 
 
 @pytest.fixture
-def connection(transactional_db: None) -> Iterator[dict[str, str]]:
+def connection(transactional_db: None) -> Iterator[dict[str, Any]]:
     """A running site and a key for it."""
     with live_site() as url:
         yield {"url": url, "key": ApiKey.objects.issue("application")[1]}
@@ -80,7 +80,7 @@ def with_evidence(search: Callable[[str], list[str]]) -> list[str]:
 ANSWERS = [known[-1] for known in KNOWN]
 
 
-def test_mem0s_search_finds_each_answer_after_the_move(tmp_path: Path, connection: dict[str, str]) -> None:
+def test_mem0s_search_finds_each_answer_after_the_move(tmp_path: Path, connection: dict[str, Any]) -> None:
     memory = mem0.Memory(api_key=connection["key"], url=connection["url"])
 
     def search(question: str) -> list[str]:
@@ -97,7 +97,7 @@ def test_mem0s_search_finds_each_answer_after_the_move(tmp_path: Path, connectio
 
 @pytest.mark.parametrize("exported", [from_zep, from_honcho])
 def test_a_search_finds_each_answer_after_a_move_from_zep_or_honcho(
-    tmp_path: Path, connection: dict[str, str], exported: Callable[[Path], Path]
+    tmp_path: Path, connection: dict[str, Any], exported: Callable[[Path], Path]
 ) -> None:
     options: dict[str, Any] = {"user": "ada", "agent": "tutor"}
     with Memory("ada", **connection) as memory:
