@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ALL_EXTRAS = importers,lab,oauth,scale
 quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 
-.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean walk trust house size lock
+.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean walk quickstart trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -151,6 +151,11 @@ lean: .venv/installed-dev
 # Lists how many files and functions run for a message, a build, a context and a retraction.
 walk: .venv/installed-dev
 	.venv/bin/python -m benchmarks.walk
+
+# Measures how long a new user of each client and framework needs until the first remembered answer. Takes about ten
+# minutes, and needs node and npm.
+quickstart: .venv/installed-dev
+	.venv/bin/python -m benchmarks.quickstart
 
 # Creates an installation, attacks it, and writes the figures into docs/trust.md. Before a release, run more attacks:
 # make trust MINUTES=10 KILLS=200 FUZZ=50000 EXAMPLES=200 OUTAGE=300

@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from benchmarks import lean, lives, memory_tokens, memory_words, walk
+from benchmarks import lean, lives, memory_tokens, memory_words, quickstart, walk
 from benchmarks import recall_quality as quality
 from benchmarks.conversations import read_folder
 from benchmarks.evidence import Statement, share_among, share_in_text
@@ -478,6 +478,23 @@ def test_a_walk_notes_the_functions_of_the_apps_that_run() -> None:
         estimate_tokens("The kiln is warm.")
     assert "estimate_tokens" in seen.functions.pop("sessions_app/text/tokens.py")
     assert not [path for path in seen.functions if not path.startswith(walk.APPS)]
+
+
+def test_each_way_of_the_quickstart_has_code_that_shows_memory() -> None:
+    for way in quickstart.WAYS:
+        language, code = way.code()
+        assert language in ("python", "sh", "ts")
+        told = (quickstart.FACT, quickstart.QUESTION) if way.asks_model else (way.shows.removeprefix("- user: "),)
+        assert all(text in code for text in told)
+
+
+@pytest.mark.slow
+def test_the_quickstart_measures_until_the_line_is_printed(tmp_path: Path) -> None:
+    code = "import time; print('One', flush=True); print('It is Two.', flush=True); time.sleep(1)"
+    command = [sys.executable, "-c", code]
+    assert quickstart.seconds_until("Two", command, tmp_path, {}) < 1
+    with pytest.raises(RuntimeError, match="Three"):
+        quickstart.seconds_until("Three", command, tmp_path, {})
 
 
 @pytest.mark.django_db

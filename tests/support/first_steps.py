@@ -6,13 +6,13 @@ import shlex
 import urllib.request
 from contextlib import redirect_stdout
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 
-DOCS = Path(settings.BASE_DIR) / "docs"
+from memoryproject.conf import BASE_DIR
+
+DOCS = BASE_DIR / "docs"
 
 
 def blocks_in(page: str) -> list[tuple[str, str]]:
