@@ -69,7 +69,7 @@ class Ledger:
     def add(self, body: dict[str, Any]) -> None:
         """Count a request."""
         from moments_app.engines.transcript import BEGIN
-        from sessions_app.text.tokens import estimate_tokens
+        from sessions_app.text.length import estimate_tokens
         from tests.support.openai_server import right_answer
 
         purpose, text = purpose_of(body), _text(body)

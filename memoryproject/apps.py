@@ -26,8 +26,7 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
         from memoryproject.database.verification import refuse_newer
-        from memoryproject.groups import register_groups
-        from memoryproject.logins import begin, log_lock
+        from memoryproject.logins import begin, log_lock, register_groups
         from memoryproject.schedules import register_schedules
         from sessions_app.database.database_roles import let_roles_work
         from sessions_app.database.definer_functions import close_gaps

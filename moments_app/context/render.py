@@ -15,7 +15,7 @@ from moments_app.context.item import Item
 from moments_app.context.layers import LAYERS
 from moments_app.engines.words import speaker_of
 from sessions_app.models.message import spoken
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 
 MESSAGE_TOKENS = 4  # a chat model's markup around each message
 _ROLES_SAID = ("user", "assistant", "tool")

@@ -35,8 +35,7 @@ from moments_app.streams.timeline import end_by
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
-from sessions_app.text.shorten import cut_words
-from sessions_app.text.tokens import weighted
+from sessions_app.text.length import cut_words, weighted
 
 MAX_TURNS = 200  # of one run; further turns are formed by a follow-up
 FORMED = "memories_formed"  # in the event log

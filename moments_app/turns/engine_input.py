@@ -12,8 +12,7 @@ from django.conf import settings
 from moments_app.engines.transcript import Turn
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
-from sessions_app.text.shorten import shorten_middle
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens, shorten_middle
 
 TOOL_MAX_CHARS = 4_000  # of a tool's result, and of its arguments
 

@@ -25,7 +25,7 @@ from sessions_app.api.fields import (
     TextField,
     is_text,
 )
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models.session import DEFAULT_AGENT

@@ -14,7 +14,7 @@ from moments_app.models import Job
 from moments_app.models.job import CannotChange, JobQuerySet
 from sessions_app.api.fields import PublicIdField, TextField, UUIDField
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.person import key_of
+from sessions_app.api.permissions import key_of
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.row_security import let_everybodys_change
 

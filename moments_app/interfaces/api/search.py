@@ -17,7 +17,7 @@ from moments_app.recall.results import Result
 from moments_app.recall.said_in import recall_with_span
 from moments_app.recall.search import MATCH_COUNT
 from sessions_app.api.fields import AsOfField, AwareDateTimeField, IntegerField, PublicIdField, WordsField
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.row_security import acting_for

@@ -14,7 +14,7 @@ from rest_framework.exceptions import ValidationError
 
 from moments_app.interfaces.chat.request import new_message
 from sessions_app.text.chat_messages import filled
-from sessions_app.text.shorten import shorten_middle
+from sessions_app.text.length import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
 _USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}  # their stored names

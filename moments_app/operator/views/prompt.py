@@ -42,7 +42,7 @@ from moments_app.streams.consolidate import MAX_OBSERVATIONS
 from moments_app.streams.formation import MAX_TURNS
 from sessions_app.admin.links import page_url
 from sessions_app.admin.views.base import RowPage, first_of
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 
 Purpose = PromptResource.Purpose
 VERSIONS = 50  # per page
