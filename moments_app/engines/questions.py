@@ -1,21 +1,42 @@
-"""Convert requests about turns to prompts: the instructions, what is known already, and the turns."""
+"""Convert requests about turns to prompts: the instructions, what is known already, and the turns.
 
+Several requests can be combined into one call: the turns are sent once, and the answer has a part for each request. The
+prompt is composed of the active prompts. The requests may be about several conversations of one person. Each part is
+read and judged like the answer to a separate call. If a part is invalid, its request is sent again in a separate call,
+and the other parts are kept.
+"""
+
+import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from typing import Any, Generic
 
+from pydantic import BaseModel, create_model
+
+from moments_app.engines.answers import InvalidAnswer, read_object, validated_text
 from moments_app.engines.calls import digest, formation, moments, summary
 from moments_app.engines.calls.digest import DigestRequest
-from moments_app.engines.calls.formation import FormationRequest
+from moments_app.engines.calls.formation import FormationRequest, parsed
 from moments_app.engines.calls.moments import MomentRequest
 from moments_app.engines.calls.shape import Answer, Shape
 from moments_app.engines.calls.summary import SummaryRequest
-from moments_app.engines.grounding import Judge
+from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.transcript import Turn, fenced
 
 # An answer longer than its input is no summary, but names and tags may exceed a short window.
 ANSWER_MIN_ALLOWANCE = 6_000  # characters
+PURPOSE = "combined"
+NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
+TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
+MORE = (
+    "There are more conversations of the same person, the later ones last: a task with a number is the task of that "
+    "name for one of them. What the first is told of the person and of streams holds for all. Say nothing twice."
+)
+
+Request = MomentRequest | FormationRequest
+Came = Judged[Any] | InvalidAnswer
 
 
 @dataclass(frozen=True)
@@ -85,3 +106,162 @@ def _(request: DigestRequest) -> Question[Any]:
 
 def _length(turns: Sequence[Turn]) -> int:
     return sum(len(turn.content) for turn in turns)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A request in a combined call.
+
+    Args:
+        request: the request of a separate call.
+        sequences: the sequences of its turns, in their order.
+        conversation: number of the conversation that the turns are from; later conversations have higher numbers.
+    """
+
+    request: Request
+    sequences: Sequence[int]
+    conversation: int = 1
+
+    @property
+    def question(self) -> Question[Any]:
+        """The question for the request."""
+        return question_of(self.request)
+
+    @property
+    def task(self) -> str:
+        """The name of its task, without the conversation."""
+        return NAMES[self.question.shape.purpose]
+
+    @property
+    def name(self) -> str:
+        """The name of its part of the answer."""
+        return self.task if self.conversation == 1 else f"{self.task}_{self.conversation}"
+
+    @property
+    def places(self) -> list["Place"]:
+        """The places of its turns among the turns of all conversations."""
+        return [(self.conversation, sequence) for sequence in self.sequences]
+
+
+Place = tuple[int, int]  # conversation and sequence
+
+
+# --- the request ---
+
+
+def prompt_of(parts: Sequence[Part]) -> str:
+    """Return the active prompts, each once under its heading."""
+    prompts = {part.task: part.question.prompt.strip() for part in parts}
+    tasks = f"{TASKS} {MORE}" if _are_several(parts) else TASKS
+    return "\n\n".join([tasks, *(f"# {name}\n\n{prompt}" for name, prompt in prompts.items())])
+
+
+def text_of(parts: Sequence[Part]) -> str:
+    """Return the user message: the known lines of each task, then the turns of all requests, numbered from 0."""
+    turns = _turns_of(parts)
+    lines: list[str] = []
+    given: set[tuple[str, str]] = set()
+    for part in parts:
+        known = [line for line in _known(part, list(turns.values())) if (part.task, line) not in given]
+        given |= {(part.task, line) for line in known}
+        about = [] if len(part.sequences) == len(turns) else [indexes_of(_numbers(part, turns))]
+        lines += [f"# {part.name}", *known, *about]
+    return "\n".join([*lines, fenced(list(turns.values()))])
+
+
+def _are_several(parts: Sequence[Part]) -> bool:
+    return any(part.conversation > 1 for part in parts)
+
+
+def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
+    """Return the known lines of a task. They are selected for all turns, so that tasks of the same name share them."""
+    return question_of(replace(part.request, turns=turns)).known.split("\n")
+
+
+def _turns_of(parts: Sequence[Part]) -> dict[Place, Turn]:
+    """Return the turns of all requests, numbered in order. Of a turn in several requests, the longest form is used."""
+    shown: dict[Place, Turn] = {}
+    for part in parts:
+        for place, turn in zip(part.places, part.request.turns, strict=True):
+            known = shown.get(place)
+            if known is None or len(turn.content) > len(known.content):
+                shown[place] = turn
+    return {place: replace(shown[place], index=number) for number, place in enumerate(sorted(shown))}
+
+
+def _numbers(part: Part, turns: dict[Place, Turn]) -> list[int]:
+    return [turns[place].index for place in part.places]
+
+
+def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
+    """Return the shape of the answer: the shape of each part under its name."""
+    shapes = {part.name: part.question.shape for part in parts}
+    asked: Any = {name: (shape.asked or shape.model, ...) for name, shape in shapes.items()}
+    model = create_model("CombinedShape", **asked)
+    return Shape(PURPOSE, model, lambda answer: "")
+
+
+# --- the answer ---
+
+
+def parts_in(parts: Sequence[Part], completion: Any) -> list[Came]:
+    """Return the answer or the error of each part, in the order of the parts.
+
+    Args:
+        parts: the requested parts.
+        completion: the endpoint's JSON, which may be anything.
+
+    Raises:
+        InvalidAnswer: it contains none of the parts.
+    """
+    answer = read_object(completion)
+    if not any(part.name in answer for part in parts):
+        raise InvalidAnswer(json.dumps(answer), "it contains none of the parts.")
+    turns = _turns_of(parts)
+    return [_came(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
+
+
+def _came(part: Part, answer: Any, numbers: Sequence[int]) -> Came:
+    question = part.question
+    if answer is None:
+        return InvalidAnswer("", "the combined answer doesn't contain this part.")
+    own = _with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns])
+    try:
+        return validated_text(question.shape, question.allowance, question.judge, json.dumps(own))
+    except InvalidAnswer as error:
+        return error
+
+
+def _with_own_indexes(answer: Any, numbers: Sequence[int], indexes: Sequence[int]) -> Any:
+    """Return an answer that refers to turns by the indexes of its own request instead of the call's numbers."""
+    if isinstance(answer, list):
+        return [_with_own_indexes(item, numbers, indexes) for item in answer]
+    if not isinstance(answer, dict):
+        return answer
+    renamed = {name: partial(rename, numbers, indexes) for name, rename in _RENAMED.items()}
+    return {
+        name: renamed[name](value) if name in renamed else _with_own_indexes(value, numbers, indexes)
+        for name, value in answer.items()
+    }
+
+
+def _first(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+    return indexes[min(bisect_left(numbers, value), len(indexes) - 1)] if isinstance(value, int) else value
+
+
+def _last(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+    return indexes[max(bisect_right(numbers, value) - 1, 0)] if isinstance(value, int) else value
+
+
+def _named(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [indexes[numbers.index(one)] for one in value if one in numbers]
+
+
+def _in_lines(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+    items = value if isinstance(value, list) else []
+    return [_with_own_indexes(parsed(item), numbers, indexes) for item in items] or value
+
+
+_RENAMED = {"starts_at_message_idx": _first, "ends_at_message_idx": _last, "turns": _named, "statements": _in_lines}

@@ -24,11 +24,12 @@ from moments_app.jobs.process import (
     ProcessInput,
     Progress,
     Skipped,
+    Workload,
     complete,
     prompt_in_force,
     stream_of,
+    turns_that,
 )
-from moments_app.jobs.workload import Workload, turns_that
 from moments_app.models import (
     Cause,
     Job,

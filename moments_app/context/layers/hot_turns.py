@@ -18,7 +18,7 @@ from moments_app.context.input import ContextInput, LiveTurn, with_ends
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.turns.corrected import correction_marks, end_marks
-from moments_app.turns.tool_pairs import tool_calls
+from moments_app.turns.engine_input import tool_calls
 from sessions_app.models import Message
 
 USER, ASSISTANT, TOOL, SYSTEM = (

@@ -20,9 +20,8 @@ from moments_app.context.layers.streams import fact_item, items_of, pinned_items
 from moments_app.engines.extractive.language import ENGLISH, content_words, words
 from moments_app.engines.statements import NAME, statement_of, worth_of
 from moments_app.engines.tables import word_set
-from moments_app.engines.words import bare, told_words, without_day, without_speaker, words_of
+from moments_app.engines.words import ITEM, Line, bare, lines_of, told_words, without_day, without_speaker, words_of
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.turns.text_lines import ITEM, Line, lines_of
 
 _WHO = re.compile(
     r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )|(?:[^:]{1,40}: )?I(?:['’]m| am| was) (?:an? |from |born )"

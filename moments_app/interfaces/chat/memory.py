@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from moments_app.context.assemble import Envelope, serve_context
+from moments_app.context.assemble import ContextRequest, Envelope, serve_context
 from moments_app.context.layers import default_layers
-from moments_app.context.request import ContextRequest
 from moments_app.interfaces.chat.request import ChatRequest, ChatSession
 from sessions_app.models import Message
 from sessions_app.row_security import acting_for

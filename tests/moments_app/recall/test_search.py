@@ -14,8 +14,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from moments_app.context.assemble import preview
-from moments_app.context.request import ContextRequest
+from moments_app.context.assemble import ContextRequest, preview
 from moments_app.jobs.runner import run_job
 from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, MemoryStream, Moment, Vocabulary, Word

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from moments_app.context.assemble import preview
-from moments_app.context.request import ContextRequest
+from moments_app.context.assemble import ContextRequest, preview
 from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
 from moments_app.recall.request import RecallRequest
