@@ -31,7 +31,7 @@ from moments_app.recall.request import RecallRequest
 from sessions_app.database.sql import EPOCH
 from sessions_app.models import Session, UserProfile
 from sessions_app.row_security import acting_for
-from sessions_app.security.context_ids import new_context_id
+from sessions_app.security.secret_key import new_context_id
 from sessions_app.signals import digest_wanted
 
 PLANS = ("query", "stable")

@@ -22,7 +22,7 @@ from moments_app.recall.results import Result
 from moments_app.turns import served_lines
 from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.models import Session, UserProfile
-from sessions_app.security.encryption import seal, unseal
+from sessions_app.security.secret_key import seal, unseal
 
 
 @dataclass

@@ -18,7 +18,7 @@ from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.grounding import LeftOut
-from moments_app.engines.questions import Part
+from moments_app.engines.shared_call import Part
 
 EMBEDDING, RERANK = "embedding", "rerank"  # purposes of their calls
 

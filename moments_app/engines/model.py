@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from moments_app.engines import questions, transcript
+from moments_app.engines import shared_call, transcript
 from moments_app.engines.answers import InvalidAnswer, validated
 from moments_app.engines.calls import consolidation, recall_query
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
@@ -24,7 +24,7 @@ from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
-from moments_app.engines.questions import ANSWER_MIN_ALLOWANCE, Came, Part, Question, Request, question_of
+from moments_app.engines.shared_call import ANSWER_MIN_ALLOWANCE, Came, Part, Question, Request, question_of
 
 QUOTED_ANSWER_MAX = 8_000  # characters of an invalid answer that are quoted for repair
 
@@ -117,10 +117,10 @@ class ModelEngine:
 
     def with_answers(self, parts: Sequence[Part]) -> "ModelEngine":
         """Request several answers in one call, without a repair. Return an engine that has the valid ones."""
-        shape = questions.shape_of(parts)
-        messages = _messages(questions.prompt_of(parts), questions.text_of(parts))
+        shape = shared_call.shape_of(parts)
+        messages = _messages(shared_call.prompt_of(parts), shared_call.text_of(parts))
         try:
-            came = self._ask(shape, messages, partial(questions.parts_in, parts))
+            came = self._ask(shape, messages, partial(shared_call.parts_in, parts))
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
         for part, each in zip(parts, came, strict=True):

@@ -25,7 +25,7 @@ from django.db.models.lookups import GreaterThan
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.interface import Engine, EngineError
-from moments_app.engines.questions import PURPOSE
+from moments_app.engines.shared_call import PURPOSE
 from moments_app.jobs.process import (
     ClaimLost,
     Lane,

@@ -11,11 +11,10 @@ from django.utils import timezone
 from unfold.decorators import display
 
 from sessions_app.admin.applications import are_several
-from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.daily_limit import UsageForm, usage_context
 from sessions_app.admin.links import change_url, link_to
-from sessions_app.admin.views.base import FormPage, OperatorView, RowAction, RowPage
+from sessions_app.admin.views.base import FormPage, OperatorView, RowAction, RowPage, asks_first
 from sessions_app.models import ApiKey, Application, UserProfile
 from sessions_app.models.application import DEFAULT
 

@@ -25,7 +25,7 @@ from sessions_app import lexemes
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import said_hashes
 from sessions_app.refusals import Conflict
-from sessions_app.security.context_ids import check_context_id
+from sessions_app.security.secret_key import check_context_id
 from sessions_app.text.length import estimate_tokens, weighted
 from sessions_app.transcript.store import NamedSession, locked_sessions, store
 

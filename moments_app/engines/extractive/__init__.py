@@ -27,7 +27,7 @@ from moments_app.engines.extractive.kinds import is_instruction
 from moments_app.engines.extractive.language import content_words, language_of, words
 from moments_app.engines.extractive.moments import build_moments
 from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, says, telling
-from moments_app.engines.questions import Part
+from moments_app.engines.shared_call import Part
 
 LESSON_WORDS = (4, 40)  # minimum and maximum words
 _PERSONAL = re.compile(

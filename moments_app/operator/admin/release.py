@@ -33,11 +33,10 @@ from moments_app.streams.release import (
     source_turns,
 )
 from sessions_app.admin.actors import actor_column
-from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.links import change_url, page_url
 from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, first_of, may_see
+from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, asks_first, first_of, may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile
 
