@@ -58,7 +58,7 @@ def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> Non
     if any(is_reversed for _migration, is_reversed in plan):
         return
     from moments_app.recall.embed_all import EmbedAll
-    from moments_app.recall.index_archived import IndexArchived
+    from moments_app.recall.index_words import IndexArchived
 
     IndexArchived().sweep()
     EmbedAll().sweep()

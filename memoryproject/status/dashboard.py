@@ -19,7 +19,7 @@ from django.urls import reverse
 
 from memoryproject.status.checks import SHOWN, Facts, counted, findings, worker_seen
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
-from moments_app.recall.index_archived import IndexArchived
+from moments_app.recall.index_words import IndexArchived
 from moments_app.reports import overview
 from moments_app.reports.incidents import incidents
 from moments_app.reports.overview import Activity, Backlog, Waits

@@ -16,8 +16,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from moments_app.context import receipts
-from moments_app.context.caches import KEPT_LAYERS
-from moments_app.context.input import ContextInput, read_input
+from moments_app.context.input import KEPT_LAYERS, ContextInput, read_input
 from moments_app.context.item import Item
 from moments_app.context.layers import ALWAYS, LAYERS, default_layers
 from moments_app.context.plan import FilledBudget, Trimmed, fill_budget

@@ -13,8 +13,7 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
-from moments_app.context.caches import KEPT_TURNS
-from moments_app.context.input import ContextInput, LiveTurn, with_ends
+from moments_app.context.input import KEPT_TURNS, ContextInput, LiveTurn, with_ends
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.turns.corrected import correction_marks, end_marks

@@ -15,8 +15,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.context import assemble, receipts
 from moments_app.context.assemble import ContextRequest, preview, serve
-from moments_app.context.caches import KeptLayers
-from moments_app.context.input import LiveTurn
+from moments_app.context.input import KeptLayers, LiveTurn
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.layers.frame import POLICY
 from moments_app.context.render import FORMATS
@@ -359,7 +358,7 @@ class TestFreshness:
 
     @pytest.mark.slow
     def test_expired_layers_are_replaced(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.context.caches.KEPT_SECONDS", 0)
+        monkeypatch.setattr("moments_app.context.input.KEPT_SECONDS", 0)
         monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())
         context(service, refresh="true")
         context(service)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from moments_app.context import caches
-from moments_app.context.caches import KeptLayers
+from moments_app.context import input as caches
+from moments_app.context.input import KeptLayers
 from moments_app.context.item import Item
 from moments_app.context.plan import fill_budget
 from moments_app.context.priced import MOST_CUTS
