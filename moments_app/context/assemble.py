@@ -24,7 +24,6 @@ from moments_app.context.priced import PricedItem
 from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
 from moments_app.context.render import FORMATS, Rendered
 from moments_app.models import ContextReceipt
-from moments_app.recall import accesses
 from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
 from sessions_app.database.sql import EPOCH
@@ -126,7 +125,7 @@ def serve(envelope: Envelope) -> None:
     if envelope.input.session.pk != NO_ROW:
         application, transcript_tokens = envelope.input.user.application_id, envelope.input.session.total_tokens
         receipts.keep(Served(_receipt(envelope), kept_context(envelope), application, transcript_tokens))
-    accesses.note(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
+    receipts.note_accesses(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
 
 
 def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Envelope | None:

@@ -6,4 +6,4 @@ They belong to the platform's own site. In a host project (`hosted.py`), the adm
 from django.apps import apps
 
 if apps.is_installed("memoryproject"):
-    from sessions_app.admin import api_key, archive, daily_limit, event, logins  # noqa: F401
+    from sessions_app.admin import api_key, archive, event, logins  # noqa: F401
