@@ -19,7 +19,7 @@ from moments_app import engines
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
-from moments_app.engines.questions import Part
+from moments_app.engines.shared_call import Part
 from moments_app.jobs import runner as run
 from moments_app.models import Job
 from moments_app.sessions.settle import Settle
