@@ -16,9 +16,7 @@ from django.db import connection
 from django.utils import timezone
 from pydantic import TypeAdapter
 
-from moments_app.context.item import Item
-from moments_app.context.priced import PricedItem
-from moments_app.context.render import Rendered
+from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
 from moments_app.recall.results import Result
