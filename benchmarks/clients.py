@@ -139,7 +139,7 @@ class Http:
         length = int(answer_head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
         while len(answer_body) < length:
             answer_body += self._received()
-        if not answer_head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")):
+        if not answer_head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201", b"HTTP/1.1 202")):
             raise RuntimeError(f"{answer_head.decode()}\n{answer_body[:500].decode()}")
         return answer_body
 

@@ -132,13 +132,12 @@ def measure(pid: int, folder: Path) -> Figures:
         pid: The id of its first process.
         folder: Its DATA_DIR, which contains the database.
     """
-    database = int((folder / "postgres/postmaster.pid").read_text().split()[0])
-    before, started = _running({pid, database}), time.monotonic()
+    before, started = {process.pid: process.cpu for process in processes_of(pid, folder)}, time.monotonic()
     time.sleep(SECONDS)
-    after, seconds = _running({pid, database}), time.monotonic() - started
+    after, seconds = processes_of(pid, folder), time.monotonic() - started
     figures: Figures = defaultdict(lambda: {"processes": 0, "cpu": 0.0, "pss": 0.0})
-    for process in after.values():
-        earlier = before[process.pid].cpu if process.pid in before else 0.0
+    for process in after:
+        earlier = before.get(process.pid, 0.0)
         figure = figures[process.purpose]
         figure["processes"] += 1
         figure["cpu"] += (process.cpu - earlier) * 1000 / seconds
@@ -146,13 +145,14 @@ def measure(pid: int, folder: Path) -> Figures:
     return dict(figures)
 
 
-def _running(roots: set[int]) -> dict[int, Process]:
-    """Return some processes and all their descendants, by id."""
+def processes_of(pid: int, folder: Path) -> list[Process]:
+    """Return a site's processes: its first one, its database, and all their descendants."""
+    database = int((folder / "postgres/postmaster.pid").read_text().split()[0])
     everything = {process.pid: process for process in _processes()}
-    found = {pid: everything[pid] for pid in roots if pid in everything}
+    found = {root: everything[root] for root in (pid, database) if root in everything}
     while more := {pid: one for pid, one in everything.items() if one.parent in found and pid not in found}:
         found |= more
-    return found
+    return list(found.values())
 
 
 def _processes() -> Iterator[Process]:

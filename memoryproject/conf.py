@@ -148,8 +148,8 @@ class MomentBuilderSettings(Group):
         50,
         ge=1,
         le=1000,
-        description="Maximum number of turns in a response to `view=live` if the request has no `limit`. The maximum "
-        "is higher if a build can leave more turns live.",
+        description="Maximum number of turns in a response to `view=live` if the request has no `limit`. The "
+        "maximum is at least the number of turns that can stay live after a build.",
     )
     insert_partition_event: bool = Field(
         True,
@@ -166,8 +166,8 @@ class MomentBuilderSettings(Group):
         0.3,
         ge=0.1,
         le=0.5,
-        description="Share of turns that stay live after a build, such as `0.3` for 30%. This is a share of all turns "
-        "in the session, or of `MOMENT_BUILDER__MESSAGE_THRESHOLD` turns if the session is longer.",
+        description="Share of a session's turns that stay live after a build, such as `0.3` for 30%. If the session "
+        "has more than `MOMENT_BUILDER__MESSAGE_THRESHOLD` turns, this is a share of the threshold.",
     )
     prompt_resource_uri: str = Field(
         "", description="URI of the prompt that builds moments. If unset, `rem://prompts/moment-builder` is used."
@@ -213,9 +213,9 @@ class RollingSummarySettings(Group):
         2,
         ge=1,
         le=14,  # turns that a summary covers
-        description="Minimum number of new turns before a session's rolling summary is updated, if an application "
-        "requests contexts of the session. Otherwise, the summary is updated less often. With a language model, each "
-        "update is a model call, so a higher number saves calls.",
+        description="Minimum number of new turns between two updates of a session's rolling summary, if an application "
+        "requests contexts of the session. Summaries of other sessions are updated less often. With a language model, "
+        "a higher number leads to fewer model calls.",
     )
 
 
@@ -278,7 +278,7 @@ class MemoryContextSettings(Group):
         7,
         ge=0,
         le=3650,
-        description="Number of days that served contexts are stored, encrypted. `0`: contexts are not stored.",
+        description="Number of days for which served contexts are stored, encrypted. `0`: contexts are not stored.",
     )
 
 
@@ -316,8 +316,8 @@ class EngineSettings(Group):
         7,
         ge=0,
         le=3650,
-        description="Number of days that the request and the response of a failed model call are stored, encrypted. "
-        "`0`: requests and responses are not stored.",
+        description="Number of days for which the request and the response of a failed model call are stored, "
+        "encrypted. `0`: requests and responses are not stored.",
     )
     combines_calls: bool = Field(
         True,
@@ -585,9 +585,9 @@ class LimitSettings(Group):
         2,
         gt=0,
         le=3600,
-        description="Budget of thread time in a web process, in seconds, for each key and each application. The budget "
-        "applies only while other keys or applications that used less are active. Each second, a quarter of the "
-        "budget is restored. When the budget is used up, requests wait for up to 5 seconds and then get 429.",
+        description="Number of seconds for which each key and each application may occupy threads of a web process. "
+        "This budget applies only while a key or application with lower usage is active. Each second, a quarter of "
+        "the budget is restored. When the budget is used up, requests wait for up to 5 seconds and then get 429.",
     )
     lock_seconds: float = Field(
         5,
@@ -600,8 +600,8 @@ class LimitSettings(Group):
         300,
         gt=0,
         le=86_400,
-        description="Maximum duration of each database statement in an admin page, export, erasure, deletion "
-        "or retraction, in seconds.",
+        description="Maximum duration, in seconds, of each database statement in an admin page, export, erasure, "
+        "deletion or retraction.",
     )
 
 
@@ -675,8 +675,8 @@ class JobSettings(Group):
         30,
         ge=1,
         le=3650,
-        description="Number of days that skipped jobs, finished upkeep jobs and model calls are stored. A job or call "
-        "is stored longer if other data refers to it.",
+        description="Number of days for which skipped jobs, finished upkeep jobs and model calls are stored. A job or "
+        "call is stored longer if other data refers to it.",
     )
 
     @property
@@ -706,7 +706,7 @@ class NotifySettings(Group):
     )
     command: str = Field(
         "",
-        description="Command that the watchdog runs, without a shell, when the site's state changes. The command's "
+        description="Command that the watchdog runs without a shell when the site's state changes. The command's "
         "environment variables describe the change.",
     )
 
@@ -740,7 +740,7 @@ class Settings(Group):
     )
     database_url: str = Field(
         "",
-        description="URL of a PostgreSQL database with version 15 or later and the extension pgvector. If unset, the "
+        description="URL of a database in PostgreSQL 15 or later, with the extension pgvector. If unset, the "
         "platform starts an embedded PostgreSQL server.",
     )
     web_database_url: str = Field(
@@ -809,8 +809,8 @@ class Settings(Group):
         400,
         ge=30,
         le=36_500,
-        description="Number of days that the access log is stored. The access log records which operator viewed which "
-        "person. Entries about exports don't expire.",
+        description="Number of days for which the access log is stored. The access log records which operator viewed "
+        "which person. Entries about exports don't expire.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Minimum level of logged messages."
@@ -849,8 +849,8 @@ class Settings(Group):
     anonymous_rate: int = Field(
         20,
         ge=1,
-        description="Maximum number of requests per second that a web process accepts from one IP address without a "
-        "valid key or login. The web process rejects further requests with 429.",
+        description="Maximum number of requests per second that a web process accepts from one IP address, for "
+        "requests without a valid key or login. The web process rejects further requests with 429.",
     )
     api_max_body_bytes: int = Field(
         16_777_216, ge=1_000, description="Maximum size of a request body, in bytes. Larger requests get 413."

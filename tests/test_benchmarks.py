@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from benchmarks import lean, memory_tokens, memory_words, walk
+from benchmarks import lean, lives, memory_tokens, memory_words, walk
 from benchmarks import recall_quality as quality
 from benchmarks.conversations import read_folder
 from benchmarks.evidence import Statement, share_among, share_in_text
@@ -26,8 +26,10 @@ from benchmarks.steady import Seen
 from benchmarks.stored import StoredConversation
 from moments_app.models import Job
 from moments_app.models.job import TASK
+from sessions_app.models import ApiKey, Message
 from sessions_app.text.length import estimate_tokens
 from tests.support.folders import data_folder, migrated
+from tests.support.live import live_site
 from tests.support.openai_server import OpenAIServer
 from tests.support.running import of_folder
 from tests.support.waiting import wait_until
@@ -451,10 +453,23 @@ def test_memory_and_cpu_time_include_child_processes(tmp_path: Path, monkeypatch
             assert sum(figure["processes"] for figure in figures.values()) == 2
             assert 50 < figures["supervisor"]["cpu"] <= 1_300  # the process is measured while it runs
         finally:
-            for pid in (pid for pid in lean._running({process.pid}) if pid != process.pid):
-                os.kill(pid, signal.SIGKILL)
+            for child in (one for one in lean.processes_of(process.pid, tmp_path) if one.pid != process.pid):
+                os.kill(child.pid, signal.SIGKILL)
             process.kill()
             stranger.kill()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(sys.platform != "linux", reason="It reads /proc.")
+def test_each_kind_of_request_is_made_before_memory_is_read(tmp_path: Path) -> None:
+    (tmp_path / "postgres").mkdir()
+    (tmp_path / "postgres/postmaster.pid").write_text(f"{os.getppid()}\n{tmp_path}\n")
+    key = ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1]
+    with live_site() as url:
+        figures = lives._take_part(int(url.rpartition(":")[2]), key, os.getpid(), tmp_path, range(2))
+    assert Message.objects.count() == 2
+    assert figures.pop("requests") == 10 and figures.pop("per second") > 0
+    assert sum(figures.values()) > 50  # MB
 
 
 def test_a_walk_notes_the_functions_of_the_apps_that_run() -> None:

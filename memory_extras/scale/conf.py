@@ -25,8 +25,8 @@ class BucketSettings(RetentionSettings):
     s3_region: str = Field("", description="Region of the bucket. If unset, the store's default region is used.")
     s3_access_key: str = Field(
         "",
-        description="Access key of the store. If unset, AWS credentials from the environment or the host's role are "
-        "used.",
+        description="Access key of the store. If unset, the platform uses the AWS credentials in the environment, "
+        "or those of the host's role.",
     )
     s3_secret_key: SecretStr = Field(SecretStr(""), description="Secret that belongs to the access key.")
     s3_prefix: str = Field("", pattern=r"^([^/].*)?$", description="Folder in the bucket that contains the archives.")

@@ -378,7 +378,7 @@ class MemoryAtom(Searched):
         related_name="parts",
         editable=False,
         db_index=False,
-        help_text="The line of the stream's text that contains the item. Blank if no line does.",
+        help_text="Line that contains the item, in the stream's text. Blank if no line contains the item.",
     )
     position = models.PositiveIntegerField(
         null=True,
@@ -390,8 +390,8 @@ class MemoryAtom(Searched):
         null=True,
         blank=True,
         editable=False,
-        help_text="For a line: when a consolidation wrote it. For any other item: when a consolidation first "
-        "processed it.",
+        help_text="For a line: when a consolidation wrote it. For other items: when a consolidation first processed "
+        "them.",
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When the item was said or written.")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -50,9 +50,7 @@ class ContextReceipt(models.Model):
     )
     refs = models.JSONField(help_text="Addresses of the items in the context, grouped by layer.")
     tokens = models.JSONField(help_text="Estimated number of tokens in each layer.")
-    trimmed = models.JSONField(
-        help_text="Number of items and tokens that were left out of each layer, with the reason."
-    )
+    trimmed = models.JSONField(help_text="How many items and tokens of each layer were left out, and why.")
     text_hash = models.CharField(max_length=64, help_text="SHA-256 hash of the rendered context.")
     after_sequence = models.BigIntegerField(
         null=True,
@@ -137,7 +135,7 @@ class ServedLine(models.Model):
     served_on = models.DateField(
         default=timezone.localdate,
         db_index=True,
-        help_text="Date on which the line was last served. The date is updated only after 30 days.",
+        help_text="Date on which a context last contained the line. It is updated at most every 30 days.",
     )
 
     objects = ServedLineQuerySet.as_manager()
@@ -161,8 +159,8 @@ class OwnText(models.Model):
     places = ArrayField(
         models.PositiveIntegerField(),
         null=True,
-        help_text="Which lines of the turn repeat an earlier context, as line numbers from 0. Blank if all lines "
-        "repeat an earlier context.",
+        help_text="Numbers (from 0) of the turn's lines that repeat an earlier context. Blank if all lines repeat an "
+        "earlier context.",
     )
 
     class Meta:

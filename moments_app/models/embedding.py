@@ -191,7 +191,7 @@ class Embedding(models.Model):
     user = models.ForeignKey(  # blank for a shard's fact and for an item that belongs to no person
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    said_at = models.DateTimeField(help_text="Time of the embedded text, copied here to speed up searches.")
+    said_at = models.DateTimeField(help_text="Time when the embedded text was said. A copy, which speeds up searches.")
     vector = HalfVectorField(null=True, help_text="Vector of the text. Blank if the endpoint rejected the text.")
     refusal = models.CharField(
         max_length=255,

@@ -67,7 +67,7 @@ class FailureGroup(models.Model):
 
     application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     process = models.CharField(
-        max_length=32, help_text="The type of job that failed, or the purpose of the failed call if no job made it."
+        max_length=32, help_text="Type of the failed job. If a call failed outside a job: purpose of the call."
     )
     engine = models.CharField(max_length=255, blank=True)
     kind = models.CharField(max_length=32)

@@ -150,7 +150,7 @@ class Moment(Episode, Searched):
         blank=True,
         default="",
         db_default="",
-        help_text="Dated headlines of the person's latest moments, ending with this moment. Blank unless this is "
+        help_text="Headlines with dates of the person's latest moments, ending with this moment. Blank unless this is "
         "the last moment of a build.",
     )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments")

@@ -61,7 +61,7 @@ class Release(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="wider",
-        help_text="The earlier release that this release extends from one agent's users to every agent's users.",
+        help_text="The earlier release to one agent's users. This release extends it to the users of all agents.",
     )
     replaces = models.ForeignKey(
         "self",

@@ -88,7 +88,7 @@ class Retraction(models.Model):
         models.UUIDField(),
         null=True,
         blank=True,
-        help_text="Ids of the retracted facts and observations. A client or operator wrote these items directly. "
+        help_text="Ids of the retracted items that a client or operator had written directly: facts and observations. "
         "Blank if turns were retracted.",
     )
     entity_ids = ArrayField(
@@ -104,7 +104,7 @@ class Retraction(models.Model):
     )
     waiting = models.JSONField(
         default=dict,
-        help_text="Rebuild jobs that had not finished at the time of the retraction: their parameters, grouped by "
+        help_text="Parameters of the rebuild jobs that had not finished at the time of the retraction, grouped by "
         "process.",
     )
     created_at = models.DateTimeField(

@@ -101,7 +101,7 @@ class StatementChange(models.Model):
     reason = models.CharField(
         max_length=255,
         blank=True,
-        help_text="Why the statement changed, such as a correction (correction:…) or a retraction (retraction:…). "
+        help_text="Reason for the change, for example a correction (correction:…) or a retraction (retraction:…). "
         "Blank if the action explains the change.",
     )
     created_at = models.DateTimeField(default=timezone.now)

@@ -143,7 +143,7 @@ class StoredItem(Searched):
     key = models.CharField(max_length=KEY_MAX, db_collation="C")
     value = models.JSONField(default=dict)
     text = models.TextField(
-        blank=True, help_text="The text that searches look in. If it is blank, searches don't find the item."
+        blank=True, help_text="The text that is searched. If the text is blank, searches don't find the item."
     )
     ttl = models.FloatField(
         "time to live",
@@ -152,7 +152,7 @@ class StoredItem(Searched):
         help_text="Minutes from the latest write or read until the item expires. Blank if the item doesn't expire.",
     )
     expires_at = models.DateTimeField(
-        null=True, blank=True, help_text="When the item expires if it isn't read or written before."
+        null=True, blank=True, help_text="Time when the item expires, unless it is read or written earlier."
     )
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)

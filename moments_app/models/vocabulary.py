@@ -33,7 +33,7 @@ class Vocabulary(models.Model):
     moment_count = models.PositiveBigIntegerField(default=0)
     turn_count = models.PositiveBigIntegerField(default=0)
     fact_words = models.PositiveBigIntegerField(
-        default=0, help_text="Number of words in all facts. A word counts only once per fact."
+        default=0, help_text="Total number of words in all facts. Repetitions within a fact don't count."
     )
     moment_words = models.PositiveBigIntegerField(default=0)
     turn_words = models.PositiveBigIntegerField(default=0)

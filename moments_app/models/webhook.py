@@ -93,7 +93,7 @@ class WebhookEndpoint(models.Model):
         default=0, editable=False, help_text="Number of consecutive attempts that failed."
     )
     waits_until = models.DateTimeField(
-        null=True, editable=False, help_text="Time before which no event is sent. Blank if events are sent immediately."
+        null=True, editable=False, help_text="No event is sent before this time. Blank if events are sent immediately."
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

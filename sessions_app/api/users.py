@@ -75,16 +75,16 @@ class ErasedAnswer(serializers.Serializer[Any]):
 
     erasure_id = serializers.UUIDField(help_text="Id of the erasure in the event log.")
     rows = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Number of erased rows and names of each kind."
+        child=serializers.IntegerField(), help_text="Number of erased rows and names, by kind."
     )
     left = serializers.DictField(
         child=serializers.IntegerField(),
-        help_text="Number of rows of each kind that the platform still found after the erasure. Always 0, because an "
-        "erasure that leaves a row is undone.",
+        help_text="Number of rows of each kind that a check found after the erasure. Always 0, because the platform "
+        "rolls back an erasure that leaves a row.",
     )
     kept = serializers.DictField(
         child=serializers.IntegerField(),
-        help_text="Number of rows of each kind that remain, without names or texts.",
+        help_text="Number of anonymous rows that remain, by kind.",
     )
     has_files_left = serializers.BooleanField(
         help_text="True if the archive storage failed, so that some archive files are not deleted yet. The platform "

@@ -154,7 +154,7 @@ class Session(models.Model):
     last_arrived_at = models.DateTimeField(
         default=timezone.now,
         db_default=Now(),
-        help_text="When the platform last received a message. The idle time of the session is counted from here.",
+        help_text="When the platform last received a message. The session's idle time starts then.",
     )
     last_moment_message_idx = models.BigIntegerField(
         "last turn in a moment",
@@ -185,10 +185,10 @@ class Session(models.Model):
         default=0, help_text="Number of turns that fact extraction has processed."
     )
     formed_weighted_tokens = models.FloatField(
-        default=0, help_text="Number of weighted tokens in turns that fact extraction has processed."
+        default=0, help_text="Number of tokens that fact extraction has processed, weighted by the role of each turn."
     )
     counted_message_count = models.PositiveBigIntegerField(
-        default=0, help_text="Number of turns in the session when the person's vocabulary was last counted."
+        default=0, help_text="Number of turns in the session when the person's words were last counted."
     )
     embedded_sequence = models.BigIntegerField(
         default=-1,
@@ -225,7 +225,8 @@ class Session(models.Model):
     )
     retraction_count = models.PositiveIntegerField(
         default=0,
-        help_text="Number of retractions and of their undos. A job starts again if this number changes while it runs.",
+        help_text="Number of retractions, plus the number of undone retractions. A running job starts again if this "
+        "number changes.",
     )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

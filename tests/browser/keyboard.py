@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 STOPS = 40  # maximum on a page, after its frame
 PARTS = 5  # stops of a date field, plus one
-SKIP = "Skip to the page"
+SKIP = "Skip to main content"
 
 _IS_PAST = "() => location.hash !== '' || document.getElementById('main').contains(document.activeElement)"
 # The problem with the focus: on nothing, out of sight, covered, or not marked. A wrapper may have the mark. The browser

@@ -100,7 +100,7 @@ def test_an_action_can_be_run_on_selected_rows(tab: Page, ada: UserProfile) -> N
 def test_one_key_skips_the_sidebar(tab: Page) -> None:
     tab.goto(reverse("admin:index"))
     tab.keyboard.press("Tab")
-    expect(tab.get_by_role("link", name="Skip to the page")).to_be_focused()
+    expect(tab.get_by_role("link", name="Skip to main content")).to_be_focused()
     tab.keyboard.press("Enter")
     expect(tab.get_by_role("main")).to_be_focused()
 

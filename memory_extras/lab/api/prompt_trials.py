@@ -60,7 +60,7 @@ class SideAnswer(serializers.Serializer[Any]):
     """The result with one prompt text."""
 
     version = serializers.IntegerField(
-        source="version.number", allow_null=True, help_text="Number of the version. Null if the text is not saved."
+        source="version.number", allow_null=True, help_text="Number of the version. Null if the text was not saved."
     )
     is_active = serializers.BooleanField(help_text="Whether jobs currently use this version.")
     error = serializers.CharField(help_text="Why the trial failed. Blank if the trial succeeded.")

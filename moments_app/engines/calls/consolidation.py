@@ -46,7 +46,7 @@ class DraftLine(BaseModel):
 
     text: str = Field(min_length=1, max_length=20_000)
     carries: list[str] = Field(
-        max_length=1_000, description="Labels of the lines so far and of the observations that it says."
+        max_length=1_000, description="Labels of the earlier lines and observations whose statements are in this line."
     )
 
 

@@ -32,9 +32,9 @@ class DigestAnswer(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    context: str = Field(min_length=1, max_length=8_000, description="What has to be known to go on.")
+    context: str = Field(min_length=1, max_length=8_000, description="What a model needs to know to continue.")
     lessons: list[str] = Field(
-        default_factory=list, max_length=20, description="What to do otherwise from now on, whoever asks."
+        default_factory=list, max_length=20, description="What to do differently from now on, whoever asks."
     )
 
 

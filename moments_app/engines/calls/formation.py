@@ -158,7 +158,7 @@ class StreamStatements(BaseModel):
         description="Lines `KIND TURNS: TEXT`. KIND: identity (name, age, origin), relationship, home, work, health, "
         "preference, instruction (how to be answered), plan, task, goal, problem, event, lesson (what the assistant "
         "should do otherwise, whoever asks) or other. TURNS: the indexes of its source turns, as 4 or 4,7. If known "
-        "statements hold no longer because of it: `KIND TURNS ends NUMBERS: TEXT`, or `maybe ends`. To end a line "
+        "statements no longer hold because of it: `KIND TURNS ends NUMBERS: TEXT`, or `maybe ends`. To end a line "
         "of your own for this stream, give that line a letter, `KIND TURNS as A: TEXT`, and write `ends A`. If it is "
         "about a person other than the user: `KIND TURNS about NAME: TEXT`, with the name as in TEXT."
     )

@@ -67,7 +67,9 @@ class DraftMoment(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(
-        min_length=1, max_length=200, description="Two to five words in kebab-case that tell it from others."
+        min_length=1,
+        max_length=200,
+        description="Two to five words in kebab-case that distinguish the moment from others.",
     )
     summary: str = Field(min_length=1, max_length=2_000, description="Two or three sentences.")
     detail: str = Field(
@@ -79,7 +81,9 @@ class DraftMoment(BaseModel):
         default_factory=list, max_length=20, description="Three to eight short lower-case phrases."
     )
     emotion_tags: list[str] = Field(default_factory=list, max_length=20, description="Feelings the person showed.")
-    present_persons: list[str] = Field(default_factory=list, max_length=50, description="Who speaks or is spoken of.")
+    present_persons: list[str] = Field(
+        default_factory=list, max_length=50, description="People who speak or are mentioned."
+    )
     starts_at_message_idx: int = Field(ge=0)
     ends_at_message_idx: int = Field(ge=0)
 

@@ -43,7 +43,7 @@ class SummaryAnswer(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    summary_text: str = Field(min_length=1, max_length=6_000, description="At most 200 words over the whole window.")
+    summary_text: str = Field(min_length=1, max_length=6_000, description="At most 200 words about the whole window.")
     facts: list[Fact] = Field(default_factory=list, max_length=100)
 
 

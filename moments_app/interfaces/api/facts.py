@@ -340,7 +340,7 @@ def _previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
 
 
 @extend_schema_view(
-    list=extend_schema(description="Return corrections, ends and withdrawals of facts, newest first."),
+    list=extend_schema(description="Return the changes that corrected, ended or withdrew facts, newest first."),
     retrieve=extend_schema(description="Return a correction with its changes."),
 )
 class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correction]):

@@ -124,7 +124,7 @@ class ItemInput(ItemAddress):
         max_length=TEXT_MAX,
         allow_blank=True,
         required=False,
-        help_text="The text that searches look in. Default: all texts in the value. If it is blank, searches don't "
+        help_text="The text that is searched. Default: all texts in the value. If the text is blank, searches don't "
         "find the item.",
     )
     ttl = NumberField(
@@ -155,7 +155,7 @@ class AddressesInput(PersonQuery):
 class Reading(StrictSerializer):
     """Whether returned items count as read."""
 
-    refresh_ttl = BooleanField(default=True, help_text="Whether the time to live of the returned items starts again.")
+    refresh_ttl = BooleanField(default=True, help_text="Whether to restart the time to live of the returned items.")
 
 
 class WantedItems(Reading, AddressesInput):

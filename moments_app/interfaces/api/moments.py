@@ -47,7 +47,7 @@ class BuildInput(PersonQuery):
         min_value=0,
         max_value=1_000_000,
         required=False,
-        help_text="How many of the newest turns the build leaves out. Send this field only together with `force`.",
+        help_text="How many of the newest turns to leave out of the build. Send this field only together with `force`.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class MomentChain(serializers.Serializer[Any]):
     list=extend_schema(description="Return the moments of a person, newest first."),
     retrieve=extend_schema(description="Return a moment."),
     destroy=extend_schema(
-        description="Delete a moment. Its turns stay, and the moments before and after it are linked."
+        description="Delete a moment. Its turns stay, and the moments before and after it are linked to each other."
     ),
 )
 class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Moment]):

@@ -82,13 +82,13 @@ class PromptInput(StrictSerializer):
         choices=PromptResource.Purpose.choices,
         required=False,
         help_text="What the prompt is used for. Default: the purpose of the site-wide prompt with the same name. "
-        "Without such a prompt, the default is the name.",
+        "If there is none, the default is the prompt's name.",
     )
     title = TextField(
         max_length=255,
         required=False,
-        help_text="Title of the prompt. Default: the title of the site-wide prompt with the same name. Without such "
-        "a prompt, the default is the name.",
+        help_text="Title of the prompt. Default: the title of the site-wide prompt with the same name. "
+        "If there is none, the default is the prompt's name.",
     )
     content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
     note = TextField(max_length=255, allow_blank=True, default="", help_text="Why this version was written.")

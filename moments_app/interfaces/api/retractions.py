@@ -60,7 +60,8 @@ class RetractionInput(PersonQuery):
         min_length=1,
         max_length=MOST_TURNS,
         required=False,
-        help_text="Ids of facts and observations to retract. A client or operator must have written them directly.",
+        help_text="Ids of the facts and observations to retract, which must be items that a client or operator wrote "
+        "directly.",
     )
     entity_ids = serializers.ListField(
         child=UUIDField(),
@@ -71,8 +72,7 @@ class RetractionInput(PersonQuery):
     )
     written_by = PublicIdField(
         required=False,
-        help_text="Retract all items that an API key or operator wrote directly. The value has the format of an item's "
-        "field `written_by`.",
+        help_text="Retract all items that this API key or operator wrote directly. Send the items' `written_by`.",
     )
     reason = TextField(max_length=2_000)
     leave = serializers.ListField(
@@ -111,8 +111,7 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
     cause_id = serializers.CharField(
-        help_text="Id of the other retraction that caused this one. Empty unless this retraction removed answers "
-        "because of another retraction."
+        help_text="Id of the retraction that caused this one. Empty if no other retraction caused it."
     )
 
     class Meta:

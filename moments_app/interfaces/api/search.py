@@ -100,9 +100,9 @@ class SearchAnswer(serializers.Serializer[Any]):
     results = SearchResult(many=True)
     span = SearchSpan(
         allow_null=True,
-        help_text="The period between `since` and `until` of the request. Without them: the period that the query "
-        "names, in the person's time zone. Results from a period in the query come first. Null if there is no "
-        "period.",
+        help_text="The period from the request's `since` to its `until`. If the request has neither: the period "
+        "named in the query, in the person's time zone. If the query names a period, results from this period come "
+        "first. Null if there is no period.",
     )
     mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
     degraded = serializers.BooleanField(

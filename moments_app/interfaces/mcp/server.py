@@ -460,6 +460,6 @@ def _without_none(given: dict[str, Any]) -> dict[str, Any]:
 # --- prompts ---
 
 
-@server.prompt(name="recall-and-answer", description="Answers a question from memory, with sources.")
+@server.prompt(name="recall-and-answer", description="Answers a question from the person's memory, and cites sources.")
 def recall_and_answer(question: str) -> str:
     return RECALL_AND_ANSWER.format(question=question)

@@ -26,7 +26,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--model", help="name of the model at the endpoint; default: the model in use")
-        parser.add_argument("--dimensions", type=int, help="number of dimensions of its vectors")
+        parser.add_argument("--dimensions", type=int, help="number of dimensions of the model's vectors")
         parser.add_argument("--refused", action="store_true", help="resend texts that the endpoint rejected")
         parser.add_argument(
             "--activate", action="store_true", help="switch searches to this model when all texts have a vector"

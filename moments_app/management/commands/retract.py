@@ -38,7 +38,7 @@ class Command(RefusingCommand):
         parser.add_argument(
             "--written-by",
             metavar="WHO",
-            help="retract everything that key:… or operator:… wrote directly, instead of a session",
+            help="instead of a session, retract everything that a key (key:…) or operator (operator:…) wrote directly",
         )
         parser.add_argument("--reason", default="", help="reason, shown with the retraction")
         parser.add_argument("--dry-run", action="store_true", help="only count the memory that would be removed")

@@ -198,7 +198,7 @@ class JobAdmin(LogAdmin):
         """Allow operators who may change jobs to control them. Rows can't be edited."""
         return request.user.has_perm("moments_app.change_job")
 
-    @admin.action(description="Retry selected failed or cancelled jobs", permissions=["steer"])
+    @admin.action(description="Retry selected jobs that failed or were cancelled", permissions=["steer"])
     @asks_first(
         "Failed and cancelled jobs are queued again now, with a new set of attempts.",
         button="Retry these jobs",

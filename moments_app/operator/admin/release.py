@@ -207,7 +207,7 @@ class KeepPrivate(CandidateView):
             decline(self.candidate, actor=self.actor)
         except CannotRelease as error:
             raise Http404 from error
-        messages.success(request, "Not released. Only the person it was learned from sees the item.")
+        messages.success(request, "Not released. Only the person from whom the item was learned can see it.")
         return self.next_page
 
 

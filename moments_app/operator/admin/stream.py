@@ -336,7 +336,7 @@ class MemoryStreamAdmin(PageAdmin):
     def consolidated(self, stream: MemoryStream) -> Any:
         return stream.consolidated_at  # type: ignore[attr-defined]
 
-    @admin.action(description="Merge waiting observations into selected texts", permissions=["consolidate"])
+    @admin.action(description="Merge waiting observations into the selected texts", permissions=["consolidate"])
     @asks_first(
         "A job rewrites each selected text with its waiting observations, even if only a few wait.",
         button="Merge the observations",

@@ -30,9 +30,9 @@ class Command(RefusingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument("--format", choices=["auto", *FORMATS], default="auto")
-        parser.add_argument("--user", default="", help="user_id of the person, if the file names none")
+        parser.add_argument("--user", default="", help="user_id of the person, if the file contains no user_id")
         add_application(parser)
-        parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file names none")
+        parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file contains no agent_id")
         parser.add_argument("--dry-run", action="store_true", help="only report the number of new messages")
 
     def handle(self, *args: Any, **options: Any) -> str:

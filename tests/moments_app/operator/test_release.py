@@ -120,7 +120,7 @@ def test_evicting_the_source_of_a_release_asks_for_confirmation(root: Client, le
 
 def test_an_item_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
     answer = root.post(url("keep", learned.pk), follow=True).content.decode()
-    assert "Not released. Only the person it was learned from sees the item." in answer
+    assert "Not released. Only the person from whom the item was learned can see it." in answer
     assert "No pending decisions." in page(root, url("waiting"))
     assert "decided" in page(root, url("candidate", learned.pk))
     with transaction.atomic():

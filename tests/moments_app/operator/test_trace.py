@@ -69,7 +69,7 @@ def test_the_served_context_the_current_context_and_the_difference_are_shown(
     assert "Order the felt" in lines(shown, "then") and entity.uri in lines(shown, "then")
     assert "Sell the kiln" in lines(shown, "now") and "Sell the kiln" not in lines(shown, "then", "same")
     assert "Turn 3 is about" in lines(shown, "same")
-    assert "The difference (lines only then: 1, only now: 1)" in shown
+    assert "The difference (lines marked “only then”: 1, “only now”: 1)" in shown
     assert "tokens then" in shown and "did not report which context" not in shown
 
 

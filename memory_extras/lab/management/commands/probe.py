@@ -25,7 +25,7 @@ class Command(RefusingCommand):
             type=float,
             default=1.0,
             metavar="SHARE",
-            help="minimum share of probes that must be met, from 0 to 1; 1: all probes",
+            help="share of probes that must be met, from 0 to 1; 1: all probes",
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
