@@ -105,7 +105,7 @@ def rank(stored: StoredConversation, query: str, modes: Sequence[str]) -> list[l
 
 def _score_turns(stored: StoredConversation, question: Question, ranked: Sequence[str]) -> Score:
     """Score the turns that fill each budget in ranked order, each with only its date and speaker."""
-    from sessions_app.text.tokens import estimate_tokens
+    from sessions_app.text.length import estimate_tokens
 
     lines = [(stored.lines[turn], estimate_tokens(stored.lines[turn])) for turn in ranked]
     in_budget = {budget: share_in_text(stored, question, fill_budget(lines, budget)[0]) for budget in BUDGETS}

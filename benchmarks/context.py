@@ -16,8 +16,7 @@ from benchmarks.figures import Figure
 from benchmarks.load import seeded
 from benchmarks.seed import settle
 from benchmarks.site import Site
-from moments_app.context.assemble import serve_context
-from moments_app.context.request import ContextRequest
+from moments_app.context.assemble import ContextRequest, serve_context
 from moments_app.models import Summary
 from sessions_app.models import ApiKey, Session
 from sessions_app.models.application import DEFAULT

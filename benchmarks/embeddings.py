@@ -24,8 +24,7 @@ from typing import Any
 import psutil
 
 from benchmarks.figures import print_markdown
-from memoryproject.embeddings import BATCH_SIZE
-from memoryproject.embeddings.address import read
+from memoryproject.embeddings import BATCH_SIZE, read_address
 from memoryproject.embeddings.served import MAX_CHARS
 from tests.support.embeddings import serving
 
@@ -50,7 +49,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--burst", type=int, default=5_000)
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as process:
-        server = Server(read(Path(folder)), psutil.Process(process.pid))
+        server = Server(read_address(Path(folder)), psutil.Process(process.pid))
         server.ask(["Hello."], "query")
         idle = _idle(server)
         _burst(server, asked.burst)

@@ -69,7 +69,7 @@ class Ledger:
     def add(self, body: dict[str, Any]) -> None:
         """Count a request."""
         from moments_app.engines.transcript import BEGIN
-        from sessions_app.text.tokens import estimate_tokens
+        from sessions_app.text.length import estimate_tokens
         from tests.support.openai_server import right_answer
 
         purpose, text = purpose_of(body), _text(body)
@@ -157,15 +157,14 @@ def _say(conversation: Conversation, session: Session, messages: list[dict[str, 
 
 
 def _ask_for_context(user_id: str, session_id: str) -> None:
-    from moments_app.context.assemble import serve_context
-    from moments_app.context.request import ContextRequest
+    from moments_app.context.assemble import ContextRequest, serve_context
     from sessions_app.models.application import DEFAULT
 
     serve_context(user_id, session_id, ContextRequest(), application=DEFAULT, retrieval="off")
 
 
 def _note_told(conversation: Conversation, ledger: Ledger) -> None:
-    from moments_app.reports.estimate import estimate
+    from moments_app.reports.cost import estimate
     from sessions_app.models import UserProfile
 
     for part in estimate(UserProfile.objects.get(user_id=conversation.id), everything=True):

@@ -182,7 +182,7 @@ def _filled(lines: Iterable[str], budget: int) -> str:
 
 
 def _tokens(lines: Sequence[str]) -> int:
-    from sessions_app.text.tokens import estimate_tokens
+    from sessions_app.text.length import estimate_tokens
 
     return sum(map(estimate_tokens, lines))
 

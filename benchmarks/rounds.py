@@ -18,7 +18,7 @@ import openai
 from benchmarks.figures import print_markdown
 from benchmarks.site import Site
 from memoryproject.demo import CONVERSATION
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 from tests.support.openai_server import OpenAIServer, content
 
 ROUNDS = 300

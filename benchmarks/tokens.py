@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "benchmarks" / "samples"

@@ -76,11 +76,11 @@ SHARED = [
 # The number of rows that wait for an operator, as a function of the request.
 _BADGES = {
     "moments_app.job": "moments_app.operator.admin.job.failed_jobs",
-    "moments_app.release": "moments_app.operator.views.release.waiting",
+    "moments_app.release": "moments_app.operator.admin.release.waiting",
     "moments_app.correction": "moments_app.operator.admin.correction.waiting",
 }
 # The page that an entry opens instead of its list, as a function of the request; blank if it opens the list.
-_OPENS = {"moments_app.release": "moments_app.operator.views.release.pending_page"}
+_OPENS = {"moments_app.release": "moments_app.operator.admin.release.pending_page"}
 # Who may see a list that needs more than the permission to view its rows.
 _PERMISSIONS = {"sessions_app.application": "sessions_app.admin.applications.are_shown"}
 

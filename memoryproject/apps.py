@@ -26,8 +26,7 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
         from memoryproject.database.verification import refuse_newer
-        from memoryproject.groups import register_groups
-        from memoryproject.logins import begin, log_lock
+        from memoryproject.logins import begin, log_lock, register_groups
         from memoryproject.schedules import register_schedules
         from sessions_app.database.database_roles import let_roles_work
         from sessions_app.database.definer_functions import close_gaps
@@ -59,7 +58,7 @@ def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> Non
     if any(is_reversed for _migration, is_reversed in plan):
         return
     from moments_app.recall.embed_all import EmbedAll
-    from moments_app.recall.index_archived import IndexArchived
+    from moments_app.recall.index_words import IndexArchived
 
     IndexArchived().sweep()
     EmbedAll().sweep()

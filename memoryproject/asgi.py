@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from memoryproject import telemetry
 from memoryproject.database.probe import NoAnswer
+from memoryproject.serving.fair_shares import Refused
 from memoryproject.serving.front import (
     Bridge,
     Gone,
@@ -33,7 +34,6 @@ from memoryproject.serving.front import (
     replayed,
     take_in,
 )
-from memoryproject.serving.refused import Refused
 from memoryproject.settings import CONF
 
 telemetry.start("web")  # before anything is served
@@ -46,7 +46,7 @@ from memoryproject.serving.anonymous_throttle import Strangers
 from memoryproject.serving.call_handler import Handlers
 from memoryproject.serving.fair_shares import FAIR_SHARES
 from memoryproject.serving.observation import identified, measured
-from memoryproject.status import health
+from memoryproject.status import checks
 from moments_app import engines
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
@@ -70,7 +70,7 @@ gc.freeze()  # excludes existing objects from collections during requests
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())
 _strangers = Strangers()
-_readiness = health.Readiness()
+_readiness = checks.Readiness()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +89,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
     scope["headers"] = [(name, value) for name, value in scope.get("headers", ()) if b"_" not in name]
     try:
         if path == "/healthz":
-            await answer_json(send, 200, {"status": health.OK})
+            await answer_json(send, 200, {"status": checks.OK})
         elif path == "/readyz":
             status, told = await _readiness.look()
             await answer_json(send, status, told)

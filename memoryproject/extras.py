@@ -4,13 +4,18 @@ An extra is a Django app, the package `memory_extras.<name>`. The setting `EXTRA
 have a class `Settings` with additional settings, and a function `extend(settings)`, which changes Django's settings.
 Its module `urls`, if it has one, is included at the root. When Django is ready, the extra adds everything else itself
 to registries and signals of the core.
+
+`packages_of` is about other extras: packages that only some settings need, and that an extra of our package installs.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import ModuleType
+
+from django.core.exceptions import ImproperlyConfigured
 
 PACKAGE = "memory_extras"
 
@@ -28,3 +33,20 @@ def modules(extras: Iterable[str], name: str) -> Iterator[ModuleType]:
         path = f"{PACKAGE}.{extra}.{name}"
         if find_spec(path):
             yield import_module(path)
+
+
+@contextmanager
+def packages_of(name: str) -> Iterator[None]:
+    """If an import in the block fails, raise an error that names the extra to install.
+
+    Raises:
+        ImproperlyConfigured: A package is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        told = (
+            f"The package {error.name} isn't installed. Run `pip install 'memory-platform[{name}]'`, or unset the "
+            "settings that need it."
+        )
+        raise ImproperlyConfigured(told) from error

@@ -1,4 +1,9 @@
-"""Logins of operators: their duration, second factor, cache of verified sessions, and lockout by IP address."""
+"""Logins of operators: their duration, second factor, cache of verified sessions, and lockout by IP address.
+
+The permissions of operators are three groups, which each `migrate` makes equal to the table here. A migration can't do
+that, because Django creates permissions after the last migration, and later models add more. Groups with other names
+belong to the operators.
+"""
 
 import time
 from collections.abc import Callable
@@ -7,15 +12,17 @@ from copy import copy
 from typing import Any
 
 from axes.backends import AxesStandaloneBackend
+from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import logout
 from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.management import create_permissions
 from django.contrib.auth.models import User
 from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, OperationalError, ProgrammingError
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.template.response import SimpleTemplateResponse
 from django.urls import reverse
@@ -23,13 +30,14 @@ from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 from psycopg.errors import InsufficientPrivilege
 
-from memoryproject.serving import addresses
+from memoryproject.serving import anonymous_throttle
 from sessions_app.api.errors import unavailable
-from sessions_app.authenticated_cache import PROVEN
 from sessions_app.clock import TOLERANCE
 from sessions_app.database.statement_timeouts import Unavailable
 from sessions_app.limited_operators import is_limited, operating_in
 from sessions_app.models import Event, LoginLimit
+from sessions_app.people.provenance import declared
+from sessions_app.process_cache import PROVEN
 from sessions_app.security import second_factor
 
 ADMIN = "/admin/"
@@ -46,7 +54,8 @@ SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit"}
 
 def client_address(request: HttpRequest) -> str:
     """Return the client's IP address."""
-    return addresses.client_address(request.META.get("REMOTE_ADDR", ""), request.headers.get("X-Forwarded-For", ""))
+    forwarded = request.headers.get("X-Forwarded-For", "")
+    return anonymous_throttle.client_address(request.META.get("REMOTE_ADDR", ""), forwarded)
 
 
 class ProvenLoginMiddleware(MiddlewareMixin):
@@ -186,3 +195,38 @@ def _limited(login: User) -> User:
 
 def _rendered(answer: HttpResponseBase) -> HttpResponseBase:
     return answer.render() if isinstance(answer, SimpleTemplateResponse) else answer
+
+
+# An operator who enters a URL makes the site send requests to it, and a URL may contain a secret.
+WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["webhookendpoint", "webhookdelivery"])
+KEYS = Q(content_type__app_label="sessions_app", content_type__model="apikey")
+# Much data about one person: contexts, the recall console, prompt trials. An export needs yet another permission.
+READ = Q(content_type__app_label="sessions_app", codename__in=["read_userprofile", "preview_context"])
+# Changes of the transcript, except deletions.
+TRANSCRIPT = Q(content_type__app_label="sessions_app", codename__in=["change_session", "change_userprofile"])
+
+
+def memory_apps() -> set[str]:
+    """Return the apps with a table that a process makes. Viewers see all of their tables, and editors change them."""
+    return {table.model._meta.app_label for table in declared() if table.made_by}
+
+
+def groups() -> dict[str, Q]:
+    """Return the permissions of each group."""
+    memory = Q(content_type__app_label__in=memory_apps())
+    shown = memory | Q(content_type__app_label__in=["sessions_app", "django_q"])
+    # Neither keys nor logins, nor the tables of Django and other packages about them.
+    view = shown & Q(codename__startswith="view_") & ~KEYS & ~WEBHOOKS
+    edit = (memory & ~WEBHOOKS) | TRANSCRIPT
+    return {"viewers": view, "editors": view | READ | edit, "administrators": Q()}
+
+
+def register_groups(**_: Any) -> None:
+    """Make the groups equal to the table. Create missing permissions, because `migrate` may create them later."""
+    from django.contrib.auth.models import Group, Permission
+
+    for app in apps.get_app_configs():
+        create_permissions(app, verbosity=0)
+    for name, rights in groups().items():
+        group, _created = Group.objects.get_or_create(name=name)
+        group.permissions.set(Permission.objects.filter(rights))

@@ -10,7 +10,7 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 from memoryproject import extras
 from memoryproject.serving.schema_view import description
 from memoryproject.settings import CONF
-from memoryproject.status import health, metrics
+from memoryproject.status import checks, metrics
 
 # The OpenAPI schema contains no personal data. It is public, so that clients can be generated from it.
 open_to_all: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
@@ -27,8 +27,8 @@ urlpatterns = [
         SpectacularSwaggerSplitView.as_view(url_name="schema", template_name="api_docs.html", **open_to_all),
         name="docs",
     ),
-    path("healthz", health.healthz),
-    path("readyz", health.readyz),
+    path("healthz", checks.healthz),
+    path("readyz", checks.readyz),
     path("metrics", metrics.MetricsView.as_view()),
     *(path("", include(urls)) for urls in extras.modules(CONF.extras, "urls")),
 ]

@@ -4,7 +4,7 @@ Your own app adds a process in the same way, with a module `processes`.
 """
 
 from moments_app.moments import build, rebuild
-from moments_app.recall import count_words, embed, embed_all, index_archived
+from moments_app.recall import count_words, embed, embed_all, index_words
 from moments_app.sessions import digest, settle
 from moments_app.streams import consolidate, form
 from moments_app.summaries import roll
@@ -17,7 +17,7 @@ __all__ = [
     "embed",
     "embed_all",
     "form",
-    "index_archived",
+    "index_words",
     "rebuild",
     "roll",
     "settle",

@@ -1,5 +1,6 @@
-"""Bounded, thread-safe caches in the process."""
+"""Bounded, thread-safe caches in the process, and the keys and logins that this process has verified."""
 
+import hashlib
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -11,6 +12,8 @@ from cachetools import Cache, LRUCache, TTLCache
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Arguments = TypeVarTuple("Arguments")
+
+MOST_VERIFIED = 50_000  # keys and logins
 
 
 def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
@@ -84,3 +87,41 @@ class ProcessCache(Generic[K, V]):
     def __len__(self) -> int:
         with self._lock:
             return len(self._entries)
+
+
+class Proven:
+    """Keys and logins that this process has verified. Requests with one of them skip the anonymous rate limit.
+
+    It also has the application of a key, unless it is the first one. It stores only hashes.
+    """
+
+    def __init__(self) -> None:
+        self._applications: ProcessCache[bytes, int | None] = ProcessCache(MOST_VERIFIED)
+
+    def add(self, secret: str, application: int | None = None) -> None:
+        """Add a verified secret.
+
+        Args:
+            secret: A key or a login.
+            application: The primary key of a key's application. None for the first one, and for a login.
+        """
+        self._applications.put(hash_of(secret), application)
+
+    def drop(self, secret: str) -> None:
+        """Remove a secret that is no longer valid."""
+        self._applications.drop(hash_of(secret))
+
+    def application_of(self, secret: str) -> int | None:
+        """Return the primary key of a key's application. None for the first application, and for an unknown key."""
+        return self._applications.get(hash_of(secret))
+
+    def __contains__(self, secret: str) -> bool:
+        return hash_of(secret) in self._applications
+
+
+def hash_of(secret: str) -> bytes:
+    """Return the hash that is stored of a secret."""
+    return hashlib.sha256(secret.encode(errors="replace")).digest()
+
+
+PROVEN = Proven()

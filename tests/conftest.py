@@ -35,7 +35,6 @@ from memoryproject.embedded import server
 from moments_app.context import receipts
 from moments_app.engines import embeddings
 from moments_app.interfaces.chat import write_ahead
-from moments_app.recall import accesses
 from moments_app.turns import served_lines
 from sessions_app import daily_limits
 from sessions_app.api import authentication
@@ -216,7 +215,7 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     served_lines.written.forget()
     yield
     daily_limits.meter.forget()
-    for waiting in (accesses.waiting, receipts.waiting, served_lines.waiting, daily_limits.behind):
+    for waiting in (receipts.waiting_accesses, receipts.waiting, served_lines.waiting, daily_limits.behind):
         with suppress(RuntimeError):  # without a database, the items are dropped
             waiting.flush()
 

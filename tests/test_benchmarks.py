@@ -27,7 +27,7 @@ from benchmarks.stored import StoredConversation
 from moments_app.models import Job
 from moments_app.models.job import TASK
 from sessions_app.models import ApiKey, Message
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 from tests.support.folders import data_folder, migrated
 from tests.support.live import live_site
 from tests.support.openai_server import OpenAIServer
@@ -476,7 +476,7 @@ def test_a_walk_notes_the_functions_of_the_apps_that_run() -> None:
     seen = walk.Walk()
     with seen.recording():
         estimate_tokens("The kiln is warm.")
-    assert "estimate_tokens" in seen.functions.pop("sessions_app/text/tokens.py")
+    assert "estimate_tokens" in seen.functions.pop("sessions_app/text/length.py")
     assert not [path for path in seen.functions if not path.startswith(walk.APPS)]
 
 

@@ -63,7 +63,7 @@ def _texts(http: Http, stored: StoredConversation, question: Question) -> Iterat
     """Yield each condition with its text and its tokens. The last one marks the question as done."""
     from django.conf import settings
 
-    from sessions_app.text.tokens import estimate_tokens
+    from sessions_app.text.length import estimate_tokens
 
     search = DEFAULT if settings.EMBEDDING.is_on else WORDS
     for budget in BUDGETS:

@@ -14,7 +14,7 @@ from memory_extras.importers.conversations import SourceConversation, conversati
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, filled, text_and_parts, without_data
-from sessions_app.text.shorten import shorten_middle
+from sessions_app.text.length import shorten_middle
 
 NAME = "claude"
 LOOKED_FOR = "a JSON array of conversations with chat_messages (claude), also in the export's zip file"

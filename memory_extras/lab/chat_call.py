@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.types import Message
 
-from moments_app.interfaces.chat import upstream
 from moments_app.interfaces.chat.endpoint import relayed
 from moments_app.interfaces.chat.protocols import CHAT
+from moments_app.interfaces.chat.relay import close_upstream
 from moments_app.interfaces.chat.request import ChatSession
 
 
@@ -54,7 +54,7 @@ async def _pass_on(session: ChatSession, data: bytes) -> Passed:
         relay = await relayed(CHAT, session, CHAT.read_request(data))
         await relay({"type": "http"}, _wait, passed.send)
     finally:
-        await upstream.close()
+        await close_upstream()
     return passed
 
 

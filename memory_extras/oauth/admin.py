@@ -12,10 +12,9 @@ from unfold.decorators import display
 from memory_extras.oauth.authorize import Authorize
 from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, RefreshToken
 from sessions_app.admin.api_key import ApiKeyAdmin
-from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction
+from sessions_app.admin.views.base import FormPage, RowAction, asks_first
 from sessions_app.models import ApiKey
 
 SHOWN = 50

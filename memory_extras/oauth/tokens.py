@@ -8,9 +8,9 @@ from memory_extras.oauth.conf import ACCESS
 from memory_extras.oauth.models import AccessToken
 from memory_extras.oauth.validator import digest
 from memory_extras.oauth.views import METADATA, is_on
-from sessions_app.authenticated_cache import PROVEN
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import ApiKey, DailyLimit
+from sessions_app.process_cache import PROVEN
 
 
 class Tokens:

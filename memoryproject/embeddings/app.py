@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from memoryproject.embeddings import address, served
+from memoryproject.embeddings import remove_address, served, write_address
 from memoryproject.embeddings.queue import Full, Queue
 from memoryproject.embeddings.served import Embedded, Model, Numbers
 from memoryproject.serving.quiet_server import QuietServer
@@ -56,12 +56,12 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
             # A handler that raises an exception could be ignored by library code, before Uvicorn sets its own handlers.
             signal.signal(name, server.handle_exit)
         if data_dir:
-            address.write(data_dir, f"http://{host}:{port}/v1")
+            write_address(data_dir, f"http://{host}:{port}/v1")
         try:
             server.run([listening])
         finally:
             if data_dir:
-                address.remove(data_dir)
+                remove_address(data_dir)
 
 
 class Asked(BaseModel):

@@ -6,6 +6,7 @@ existing key are still accepted, but have a separate limit for each prefix.
 """
 
 import asyncio
+import ipaddress
 import math
 import re
 import time
@@ -19,11 +20,11 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from starlette.types import Scope
 
-from memoryproject.serving.addresses import client_address, subscriber
-from memoryproject.serving.refused import Refused
-from sessions_app.authenticated_cache import PROVEN
+from memoryproject.serving.fair_shares import Refused
 from sessions_app.models import ApiKey
+from sessions_app.process_cache import PROVEN
 
+NETWORK_BITS = 64  # of an IPv6 address; a subscriber has all addresses with this prefix
 AT_ONCE = 10  # seconds' worth of requests that may arrive at once
 ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
 PREFIXES = 100_000  # of the most recently used keys
@@ -31,6 +32,29 @@ FRESH_SECONDS = 5.0  # how long the prefixes are cached
 PATIENCE = 0.5  # how long a request waits for them
 
 _PREFIX = re.compile(r"mem_([0-9a-z]{1,16})_")
+
+
+def client_address(peer: str, forwarded: str) -> str:
+    """Return the client's IP address. Behind a proxy, use the last `X-Forwarded-For` entry, which clients can't forge.
+
+    Args:
+        peer: The address of the connection's peer.
+        forwarded: The header `X-Forwarded-For`, or a blank string.
+    """
+    last = forwarded.rpartition(",")[2].strip()
+    return last if last and settings.BEHIND_PROXY else peer
+
+
+def subscriber(address: str) -> str:
+    """Return the address range of one subscriber: an IPv4 address, or an IPv6 network."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:  # a Unix socket has no address
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    mapped = found.ipv4_mapped
+    return str(mapped or ipaddress.ip_network((int(found), NETWORK_BITS), strict=False))
 
 
 class Buckets:

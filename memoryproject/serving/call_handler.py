@@ -1,15 +1,24 @@
 """Two Django handlers: one for pages, and one for API calls, which skips the middleware that only pages need.
 
-Logins, second factors, forms and messages exist only on pages. A call has just a key in its header.
+Logins, second factors, forms and messages exist only on pages. A call has just a key in its header. Both kinds of
+responses have the content security policy, which is built once for all responses that don't change it.
 """
 
 from collections.abc import Iterable
+from functools import cache
 
+from csp.constants import HEADER
+from csp.middleware import CSPMiddleware
+from csp.utils import build_policy
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 from memoryproject.serving.front import Environ, StartResponse
 from sessions_app.api.errors import API_PREFIX
+
+_usual = cache(build_policy)
 
 
 class CallHandler(WSGIHandler):
@@ -34,3 +43,14 @@ class Handlers:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         is_call = environ["PATH_INFO"].startswith(API_PREFIX) and "HTTP_AUTHORIZATION" in environ
         return (self._calls if is_call else self._pages)(environ, start_response)
+
+
+class ContentPolicyMiddleware(CSPMiddleware):
+    """Adds the policy. A policy with a nonce, or that a view changed, is built for its response."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        is_own = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))
+        if is_own or settings.DEBUG or HEADER in response:
+            return super().process_response(request, response)
+        response[HEADER] = _usual()
+        return response

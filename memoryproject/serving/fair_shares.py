@@ -18,8 +18,6 @@ from weakref import WeakValueDictionary
 
 from django.conf import settings
 
-from memoryproject.serving.refused import Refused
-
 OTHERS_SECONDS = 2.0  # how long another caller counts as active after its last call
 REFILLED = 0.25  # share of a budget that is refilled per second
 PATIENCE = 5.0  # maximum seconds that a call waits for its budget
@@ -27,6 +25,24 @@ REFUSED_AFTER = 1.0  # seconds before a 429 is sent, which slows down clients th
 MOST = 10_000  # budgets to keep, of the most recent keys (and applications)
 FIRST_GUESS = 0.02  # expected thread-seconds of a caller's first call
 RECENT = 0.2  # weight of the last call in the expectation for the next one
+
+
+class Refused(Exception):
+    """The request is rejected before it reaches Django, MCP or the chat endpoint.
+
+    Args:
+        retry_after: The number of seconds after which the client may retry, with 429 and 503.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.status, self.code, self._retry_after = status, code, retry_after
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the response. Closing the connection discards an unread body."""
+        retry = {"Retry-After": str(self._retry_after)} if self.status in (429, 503) else {}
+        return retry if self.status == 503 else {"Connection": "close"} | retry
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,9 @@ from django.conf import settings
 from starlette.types import Message, Receive, Scope, Send
 
 from memoryproject.database.probe import PULSE, DeadlinePassed
-from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, caller, in_thread_of_caller
-from memoryproject.serving.refused import Refused
-from sessions_app.authenticated_cache import PROVEN, hash_of
+from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, Refused, caller, in_thread_of_caller
 from sessions_app.database.statement_timeouts import deadline
+from sessions_app.process_cache import PROVEN, hash_of
 from sessions_app.refusals import error_data
 
 Environ = dict[str, Any]

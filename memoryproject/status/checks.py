@@ -3,13 +3,17 @@
 A change of the watchdog's verdict is an event in the log (`site_state`). `/metrics` and notifications report it.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property, partial
 
 from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
+from django.db import connection
+from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.timesince import timesince
@@ -24,12 +28,15 @@ from moments_app.reports.incidents import Incident
 from moments_app.reports.overview import Backlog
 from moments_app.reports.waiting import waiting
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.database.database_roles import taking
+from sessions_app.database.database_roles import ADMIN, taking
 
 QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
 MANY_RESTARTS = 3
 CHANGES = 8  # of the state to read
 SCHEDULES = "admin:django_q_schedule_changelist"
+
+NAMES = "database", "migrations", "queue"  # in the response of `/readyz`
+OK, UNAVAILABLE = "ok", "unavailable"
 
 fits = False
 
@@ -258,3 +265,59 @@ def counted(number: int, noun: str) -> str:
 def worker_seen(seen_at: datetime | None) -> str:
     """Return the time of the latest heartbeat of a worker, in words."""
     return f"last heartbeat {naturaltime(seen_at)}" if seen_at else "none has run yet"
+
+
+class Readiness:
+    """The response of `/readyz`, computed in its own thread, so requests and the checks never delay each other.
+
+    A hanging database blocks that thread. Clients still get a response after `PATIENCE` seconds.
+    """
+
+    PATIENCE = 3.0
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="readiness")
+        self._look: asyncio.Future[list[Finding]] | None = None
+
+    async def look(self) -> tuple[int, dict[str, object]]:
+        """Return the status and the body of the response."""
+        if self._look is None or self._look.done():
+            self._look = asyncio.get_running_loop().run_in_executor(self._executor, _checked)
+        try:
+            found = await asyncio.wait_for(asyncio.shield(self._look), self.PATIENCE)
+        except TimeoutError:
+            checks = {"database": f"No response within {self.PATIENCE:.0f} s."}
+            return 503, {"status": UNAVAILABLE, "checks": checks}
+        return _response(found)
+
+
+def _checked() -> list[Finding]:
+    try:
+        with taking(ADMIN):  # the queue has jobs of many people
+            return readiness()
+    finally:
+        connection.close()
+
+
+def _response(found: list[Finding]) -> tuple[int, dict[str, object]]:
+    """Return 503 only if requests can't be served. If background work is late, return 200 with the reason."""
+    checks = dict.fromkeys(NAMES, OK) | {finding.name: finding.sentence for finding in found}
+    if is_down(found):
+        return 503, {"status": UNAVAILABLE, "checks": checks}
+    return 200, {"status": DEGRADED if found else OK, "checks": checks}
+
+
+def healthz(request: HttpRequest) -> JsonResponse:
+    """Return 200 while the process is alive."""
+    return JsonResponse({"status": OK})
+
+
+def readyz(request: HttpRequest) -> JsonResponse:
+    """Return whether requests are served, and whether background work is on time."""
+    status, body = _response(readiness())
+    return JsonResponse(body, status=status)
+
+
+def readiness() -> list[Finding]:
+    """Run the checks and a request's transaction."""
+    return with_request(list(findings(READY, Facts())))

@@ -4,6 +4,8 @@ Urgent data are read for each request. Counts over a month are cached for some m
 from the replica, if there is one. Operators see only what they have permissions for.
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -17,8 +19,7 @@ from django.urls import reverse
 
 from memoryproject.status.checks import SHOWN, Facts, counted, findings, worker_seen
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
-from moments_app.operator.charts import Chart, bar_chart
-from moments_app.recall.index_archived import IndexArchived
+from moments_app.recall.index_words import IndexArchived
 from moments_app.reports import overview
 from moments_app.reports.incidents import incidents
 from moments_app.reports.overview import Activity, Backlog, Waits
@@ -142,6 +143,72 @@ def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
             _chart("New moments", activity, "moments", moments),
             _context_chart(activity),
         ],
+    }
+
+
+# --- charts, in the form that unfold's script draws; a table with the same data accompanies each for screen readers ---
+
+GRAY = "#7c8594"
+TICKS = {"color": GRAY, "maxRotation": 0, "maxTicksLimit": 5}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure over time.
+
+    Args:
+        data, options: JSON for chart.js.
+        url: the list of the counted rows; blank: none.
+    """
+
+    title: str
+    whole: str
+    data: str
+    options: str
+    url: str = ""
+
+
+def bar_chart(
+    title: str,
+    whole: str,
+    bars: Sequence[tuple[str, float]],
+    *,
+    is_whole: bool,
+    most: int = 0,
+    url: str = "",
+    compared: tuple[str, Sequence[float]] | None = None,
+) -> Chart:
+    """Return a bar chart.
+
+    Args:
+        whole: the total of all bars.
+        bars: each with its label.
+        is_whole: whether the figures are integers.
+        most: the end of the axis; 0: the length of the longest bar.
+        url: the list of the counted rows.
+        compared: the title and figures of gray bars next to these. A legend then names both.
+    """
+    sets = [(title, [figure for _, figure in bars], "var(--color-primary-600)")]
+    sets += [(compared[0], list(compared[1]), GRAY)] if compared else []
+    drawn = [
+        {"label": label, "data": figures, "backgroundColor": color, "borderRadius": 2} for label, figures, color in sets
+    ]
+    data = {"labels": [label for label, _ in bars], "datasets": drawn}
+    options = _options(is_whole=is_whole, most=most, has_legend=bool(compared))
+    return Chart(title, whole, json.dumps(data), json.dumps(options), url)
+
+
+def _options(*, is_whole: bool, most: int, has_legend: bool) -> dict[str, Any]:
+    ticks = TICKS | ({"precision": 0} if is_whole else {})
+    ends = {"max": most} if most else {}
+    return {
+        "animation": False,
+        "maintainAspectRatio": False,
+        "plugins": {"legend": {"display": has_legend, "position": "bottom", "labels": {"color": GRAY, "boxWidth": 12}}},
+        "scales": {
+            "x": {"border": {"width": 0}, "grid": {"display": False}, "ticks": TICKS},
+            "y": {"border": {"width": 0}, "beginAtZero": True, "ticks": ticks} | ends,
+        },
     }
 
 

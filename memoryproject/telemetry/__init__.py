@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from types import ModuleType
 
-from memoryproject.optional_packages import extra
+from memoryproject.extras import packages_of
 from memoryproject.settings import CONF
 
 _started = ExitStack()
@@ -58,10 +58,10 @@ def check() -> None:
 
 
 def _spans() -> ModuleType:
-    with extra("otel"):
+    with packages_of("otel"):
         return import_module("memoryproject.telemetry.spans")
 
 
 def _errors() -> ModuleType:
-    with extra("sentry"):
+    with packages_of("sentry"):
         return import_module("memoryproject.telemetry.errors")

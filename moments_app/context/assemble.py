@@ -8,33 +8,74 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 
+from django.conf import settings
 from django.utils import timezone
 
 from moments_app.context import receipts
-from moments_app.context.caches import KEPT_LAYERS
-from moments_app.context.input import ContextInput, read_input
-from moments_app.context.item import Item
-from moments_app.context.layers import ALWAYS, LAYERS
+from moments_app.context.input import KEPT_LAYERS, ContextInput, read_input
+from moments_app.context.item import Item, PricedItem, Rendered
+from moments_app.context.layers import ALWAYS, LAYERS, default_layers
 from moments_app.context.plan import FilledBudget, Trimmed, fill_budget
-from moments_app.context.priced import PricedItem
 from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
-from moments_app.context.render import FORMATS, Rendered
-from moments_app.context.request import ContextRequest
+from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt
-from moments_app.recall import accesses
 from moments_app.recall.query import recall_request_for
+from moments_app.recall.request import RecallRequest
 from sessions_app.database.sql import EPOCH
 from sessions_app.models import Session, UserProfile
 from sessions_app.row_security import acting_for
-from sessions_app.security.context_ids import new_context_id
+from sessions_app.security.secret_key import new_context_id
 from sessions_app.signals import digest_wanted
 
+PLANS = ("query", "stable")
 _BARE_TURN = Item("", role="user", time=EPOCH)
 # Primary key of a session and a person before the first append: queries about them find nothing.
 NO_ROW = 0
+
+
+@dataclass(frozen=True)
+class ContextRequest:
+    """A request for a context.
+
+    Args:
+        query: the current message; may be blank.
+        max_tokens: the budget; None is `MEMORY_CONTEXT__MAX_TOKENS`, which is also the maximum.
+        format: a key of `FORMATS`.
+        layers: names of the layers to include, in any order; policy and query are always included.
+        refresh: rebuild every layer, even if it is cached.
+        recall: what to search memory for; None: nothing.
+        plan: one of `PLANS`. With `query`, search results get at least half of the budget. With `stable`, the text is
+            the same until memory changes, whatever the query is, so that providers' prompt caches serve most of it.
+        as_of: the time whose memory is shown: facts that were known to be valid then; None: now.
+        sent: texts that the caller gives the model anyway; the context does not repeat them.
+        before: sequence of the query's own turn, if it is already in the session. This turn and later ones are left out
+            of the session's turns. None: nothing is left out.
+        new_agent_id: the agent of a session that has not started; blank: only existing sessions have a context.
+        is_trial: the data for it will be rolled back, so no layer is cached or taken from the cache.
+    """
+
+    query: str = ""
+    max_tokens: int | None = None
+    format: str = "xml"
+    layers: Sequence[str] = field(default_factory=default_layers)
+    refresh: bool = False
+    recall: RecallRequest | None = None
+    plan: str = "query"
+    sent: Sequence[str] = ()
+    before: int | None = None
+    new_agent_id: str = ""
+    is_trial: bool = False
+    as_of: datetime | None = None
+
+    @property
+    def applied(self) -> int:
+        """The budget that applies."""
+        most = settings.MEMORY_CONTEXT.max_tokens
+        return min(self.max_tokens or most, most)
 
 
 @dataclass(frozen=True)
@@ -83,7 +124,7 @@ def serve(envelope: Envelope) -> None:
     if envelope.input.session.pk != NO_ROW:
         application, transcript_tokens = envelope.input.user.application_id, envelope.input.session.total_tokens
         receipts.keep(Served(_receipt(envelope), kept_context(envelope), application, transcript_tokens))
-    accesses.note(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
+    receipts.note_accesses(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
 
 
 def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Envelope | None:

@@ -4,20 +4,25 @@ One statement reads it, and a second one if a fact about the person has ended.
 
 The *stamp* changes with the profile, the summary, the boundary, the latest moments and the active policy. Cached parts
 of a context with another stamp are rebuilt.
+
+Live turns are cached because a session's next context has mostly the same turns. Each context reads the turns from the
+database, and uses a cached item only if the turn is identical.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import starmap
 from typing import Any, NamedTuple, Self
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
+from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_DATE, WRITTEN
 from moments_app.models.moment import LATEST_MOMENTS
@@ -26,6 +31,7 @@ from moments_app.recall.request import RecallRequest
 from moments_app.turns.corrected import End, ends_of
 from sessions_app.database.sql import EPOCH, columns, first, time_of
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.process_cache import ProcessCache
 
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # maximum turns to read from a live window
@@ -238,3 +244,92 @@ def read_input(
     return ContextInput(
         user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities
     )
+
+
+# --- caches of parts of contexts in a web process, with their rendered text and token counts ---
+
+MOST_CHARS = 5_000_000  # of texts in each cache; it also holds each text in every format that was rendered
+KEPT_SECONDS = 300.0
+ITEM_CHARS = 500  # added to the size of each item's text
+TURN_CHARS = 500  # added to the size of each turn's text
+Layers = Mapping[str, Sequence[Item]]  # by name
+Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by sequence
+
+
+class _Kept(NamedTuple):
+    stamp: str
+    layers: Layers
+
+    @property
+    def chars(self) -> int:
+        return sum([ITEM_CHARS + len(item.text) for layer in self.layers.values() for item in layer])
+
+
+class KeptLayers:
+    """Layers by the primary key of a session, which is never reused."""
+
+    def __init__(self) -> None:
+        self._sessions: ProcessCache[int, _Kept] = ProcessCache(
+            MOST_CHARS, seconds=KEPT_SECONDS, size_of=lambda kept: kept.chars
+        )
+
+    def under(self, session: int, stamp: str) -> Layers | None:
+        """Return a session's layers if they were cached with this stamp."""
+        kept = self._sessions.get(session)
+        return kept.layers if kept and kept.stamp == stamp else None
+
+    def keep_under(self, session: int, stamp: str, layers: Layers) -> None:
+        """Cache the layers that were built with a stamp."""
+        self._sessions.put(session, _Kept(stamp, layers))
+
+    def forget(self, sessions: Iterable[int]) -> None:
+        """Remove the layers of sessions."""
+        for session in sessions:
+            self._sessions.drop(session)
+
+
+KEPT_LAYERS = KeptLayers()
+
+
+class KeptTurns:
+    """Items by session and time zone."""
+
+    def __init__(self) -> None:
+        self._sessions: ProcessCache[tuple[int, str], Known] = ProcessCache(
+            MOST_CHARS, seconds=KEPT_SECONDS, size_of=_chars
+        )
+
+    def items(
+        self, session: int, zone: ZoneInfo, turns: Sequence[LiveTurn], make: Callable[[LiveTurn], Item]
+    ) -> list[Item]:
+        """Return the items of a session's turns, and cache them.
+
+        Args:
+            session: primary key.
+            zone: the time zone of the items' times.
+            turns: the turns that were just read.
+            make: creates an item from a turn of this session.
+        """
+        address = (session, zone.key)
+        known = self._sessions.get(address) or {}
+        found: list[tuple[LiveTurn, Item]] = []
+        is_known = len(turns) >= len(known)
+        for turn in turns:
+            there = known.get(turn.sequence)
+            if there is None or there[0] != turn:
+                there, is_known = (turn, make(turn)), False
+            found.append(there)
+        if not is_known:
+            kept = {turn.sequence: (turn, item) for turn, item in found if turn.payload is None}
+            self._sessions.put(address, kept)
+        return [item for _turn, item in found]
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+
+def _chars(items: Known) -> int:
+    return TURN_CHARS * len(items) + sum([len(item.text) for _turn, item in items.values()])
+
+
+KEPT_TURNS = KeptTurns()

@@ -1,13 +1,21 @@
-"""One line of a context, and its source."""
+"""One line of a context, its source, and its token counts."""
 
-from dataclasses import dataclass, field
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from django.utils.functional import cached_property
 
 from moments_app.engines.words import told_words, words_of
 from sessions_app.text.invisible_characters import without_unseen
+
+MOST_CUTS = 10  # cached with an item, because finding the longest one that fits needs about six
+TOLD = 0.75  # share of a fact's words that its turn must contain; a statement in the third person has some other words
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 @dataclass
@@ -37,7 +45,7 @@ class Item:
         marks: the end of the text that says what was corrected, or is no longer true.
         also: the addresses of the facts that the marks mention.
         written: the rendered item and its tokens, by format and layer; filled by the formats.
-        cuts: beginnings of the item with their tokens, by format, layer and length; filled by `priced`.
+        cuts: beginnings of the item with their tokens, by format, layer and length; filled by `shortened`.
     """
 
     text: str
@@ -110,3 +118,160 @@ class Item:
     def told(self) -> str:
         """The words of the text separated by spaces, without its day."""
         return told_words(self.text)
+
+
+# --- items and their token counts in a format: alone, joined, cut, and under day headings ---
+
+Rendered = str | list[dict[str, Any]]
+
+
+class Format(Protocol):
+    """A format of contexts."""
+
+    def tokens(self, layer: str, item: Item) -> int:
+        """Return the estimated tokens of an item in this format."""
+
+    def wrapping_tokens(self, layer: str) -> int:
+        """Return the tokens of the wrapping around a layer's items."""
+
+    def day_tokens(self, day: date) -> int:
+        """Return the tokens of the day heading over recalled items."""
+
+    def year_tokens(self, day: date) -> int:
+        """Return the tokens of the year in a day heading; only the first day of each year has it."""
+
+    def overhead_tokens(self) -> int:
+        """Return the tokens of the wrapping around all layers."""
+
+    def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
+        """Return the whole context."""
+
+
+@dataclass(slots=True)
+class PricedItem:
+    """An item with its tokens, and the reason for including it.
+
+    Args:
+        item: the item.
+        tokens: the tokens of the item alone.
+        why: the reason for including it.
+        cost: the tokens of everything that is included with it: the day heading over it, and its joined items.
+        joined: the items that are included or left out together with it, as the results of a tool call.
+    """
+
+    item: Item
+    tokens: int
+    why: str
+    cost: int
+    joined: list[Self] = field(default_factory=list)
+
+
+def priced(layer: str, items: Iterable[Item], form: Format) -> list[PricedItem]:
+    """Return the items of a layer with their tokens. Joined items are part of the item that they belong to."""
+    found: list[PricedItem] = []
+    for item in items:
+        tokens = form.tokens(layer, item)
+        one = PricedItem(item, tokens, item.why, tokens)
+        if item.joined and found:
+            found[-1].joined.append(one)
+            found[-1].cost += tokens
+        else:
+            found.append(one)
+    return found
+
+
+def shortened(item: Item, layer: str, form: Format, room: int) -> PricedItem | None:
+    """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None if none fits."""
+    ends = [match.start() for match in _SENTENCE_END.finditer(item.text)]
+    low, high = 0, len(ends)  # binary search: of the first `low` ends, the last one fits
+    best: PricedItem | None = None
+    while low < high:
+        middle = (low + high) // 2
+        cut = _cut(item, ends[middle], layer, form)
+        if cut.tokens <= room and cut.item.text:
+            best, low = cut, middle + 1
+        else:
+            high = middle
+    return best
+
+
+def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
+    """Return the beginning of an item. It is cached with the item, because other contexts cut it at the same places."""
+    known: PricedItem | None = item.cuts.get((form, layer, end))
+    if known is None:
+        if len(item.cuts) >= MOST_CUTS:
+            item.cuts.clear()
+        beginning = replace(item, text=item.text[:end].rstrip())
+        tokens = form.tokens(layer, beginning)
+        known = item.cuts[form, layer, end] = PricedItem(beginning, tokens, "cut at a sentence", tokens)
+    return known
+
+
+class DayHeadings:
+    """The day headings over recalled items, each once.
+
+    The year is added to the first day of each year, and after a span.
+
+    The items of the time that the query names precede all others.
+    """
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._days: set[tuple[bool, date]] = set()
+        self._years: set[tuple[bool, int]] = set()
+
+    def cost(self, item: Item) -> int:
+        """Return the tokens of the heading that an item would add."""
+        day, is_of_span = item.local_day, item.is_of_span
+        if day is None or (is_of_span, day) in self._days:
+            return 0
+        has_year = (is_of_span, day.year) in self._years
+        return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
+
+    def add(self, item: Item) -> None:
+        """Record that an item's day has its heading."""
+        if day := item.local_day:
+            self._days.add((item.is_of_span, day))
+            self._years.add((item.is_of_span, day.year))
+
+
+class SaidAlready:
+    """The content of a context so far: addresses, whole texts, and words."""
+
+    def __init__(self, sent: Iterable[str]) -> None:
+        self._refs: set[str] = set()
+        self._texts = {" ".join(words_of(without_unseen(text))) for text in sent}
+        self._words: set[str] = set()
+        self._turns: dict[date, list[Item]] = defaultdict(list)  # by their day
+
+    def add(self, item: Item) -> None:
+        """Record an included item."""
+        if item.role and item.time:
+            self._turns[item.time.date()].append(item)
+        if item.ref:
+            self._refs.add(item.ref)
+        self._texts.add(item.said)
+        self._words.update(item.words)
+
+    def has(self, item: Item) -> bool:
+        """Return whether an item repeats included text. A neighbor is a repetition if each of its words is included.
+
+        The marks of a turn don't count.
+        """
+        said = item.said
+        return (said != "" and said in self._texts) or (item.is_neighbour and self._words.issuperset(said.split()))
+
+    def is_told(self, item: Item) -> bool:
+        """Return whether a turn of the same day has most of the item's words, and all of its dates and numbers."""
+        if item.role or item.time is None or not item.words:
+            return False
+        return any(_says(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
+
+    def has_address(self, item: Item) -> bool:
+        """Return whether an item's address is included. Some layers have one address for all of their items."""
+        return item.ref in self._refs
+
+
+def _says(turn: frozenset[str], own: frozenset[str]) -> bool:
+    new = own - turn
+    return len(new) <= (1 - TOLD) * len(own) and not any(word[0].isdigit() for word in new)

@@ -19,10 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import zip_longest
 
-from moments_app.context.item import Item
+from moments_app.context.item import DayHeadings, Format, Item, PricedItem, SaidAlready, priced, shortened
 from moments_app.context.layers import ALWAYS, LAYERS, standing_layers
-from moments_app.context.priced import DayHeadings, PricedItem, SaidAlready, priced, shortened
-from moments_app.context.render import Format
 from sessions_app.refusals import Refusal
 
 # While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`: a

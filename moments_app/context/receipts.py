@@ -1,6 +1,7 @@
 """Record the lines of served contexts and search results, and store receipts of contexts with their tokens by day.
 
-A receipt stores every line of the context, and the source of each.
+A receipt stores every line of the context, and the source of each. The number of times that a fact is returned shows
+operators which facts are useful.
 """
 
 from collections import defaultdict
@@ -11,18 +12,31 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.db import connection
+from django.utils import timezone
 from pydantic import TypeAdapter
 
-from moments_app.context.item import Item
-from moments_app.context.priced import PricedItem
-from moments_app.context.render import Rendered
+from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
 from moments_app.recall.results import Result
 from moments_app.turns import served_lines
 from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.models import Session, UserProfile
-from sessions_app.security.encryption import seal, unseal
+from sessions_app.security.secret_key import seal, unseal
+
+_ATOMS = "rem://atoms/"
+# Lock the rows in order, to prevent deadlocks between processes.
+_COUNT_SQL = """
+WITH accessed AS (SELECT unnest(%s::uuid[]) AS atom_id, unnest(%s::timestamptz[]) AS at),
+counted AS (SELECT atom_id, count(*) AS times, max(at) AS latest FROM accessed GROUP BY atom_id),
+locked AS (
+    SELECT id, times, latest FROM moments_app_memoryatom atom JOIN counted USING (atom_id)
+    ORDER BY id FOR NO KEY UPDATE OF atom
+)
+UPDATE moments_app_memoryatom atom SET access_count = access_count + times, last_accessed_at = latest
+FROM locked WHERE atom.id = locked.id
+"""
 
 
 @dataclass
@@ -172,3 +186,22 @@ def note_results(user: UserProfile, results: Sequence[Result]) -> None:
     """Record search results as served, in the background."""
     turns = [result.content for result in results if result.kind == "turn"]
     served_lines.note(user, [result.content for result in results], turns)
+
+
+def note_accesses(refs: Iterable[str]) -> None:
+    """Count one access to each fact. The count is written later, without delaying the caller.
+
+    Args:
+        refs: addresses of items. Items that are not facts are not counted.
+    """
+    for ref in refs:
+        if ref.startswith(_ATOMS):
+            waiting_accesses.note((ref.removeprefix(_ATOMS), timezone.now().isoformat()))
+
+
+def _write_accesses(batch: list[tuple[str, str]]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT_SQL, [[atom_id for atom_id, _ in batch], [at for _, at in batch]])
+
+
+waiting_accesses = WriteBehind("fact-accesses", _write_accesses)

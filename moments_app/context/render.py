@@ -8,14 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache, lru_cache
-from typing import Any, Protocol
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from moments_app.context.item import Item
+from moments_app.context.item import Format, Item, Rendered
 from moments_app.context.layers import LAYERS
 from moments_app.engines.words import speaker_of
 from sessions_app.models.message import spoken
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 
 MESSAGE_TOKENS = 4  # a chat model's markup around each message
 _ROLES_SAID = ("user", "assistant", "tool")
@@ -27,30 +27,6 @@ _LINE_START = re.compile(r"^([^\S\n]*(?=[-+=](?!\w))|[^\S\n]*\d+(?=[.)](?!\S)))"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that chat models accept; other names are written before the text
 # The line breaks of all common parsers.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-
-Rendered = str | list[dict[str, Any]]
-
-
-class Format(Protocol):
-    """A format of contexts."""
-
-    def tokens(self, layer: str, item: Item) -> int:
-        """Return the estimated tokens of an item in this format."""
-
-    def wrapping_tokens(self, layer: str) -> int:
-        """Return the tokens of the wrapping around a layer's items."""
-
-    def day_tokens(self, day: date) -> int:
-        """Return the tokens of the day heading over recalled items."""
-
-    def year_tokens(self, day: date) -> int:
-        """Return the tokens of the year in a day heading; only the first day of each year has it."""
-
-    def overhead_tokens(self) -> int:
-        """Return the tokens of the wrapping around all layers."""
-
-    def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
-        """Return the whole context."""
 
 
 def _speaker_mark(layer: str, item: Item) -> str:

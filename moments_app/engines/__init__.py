@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from memoryproject.embeddings import INPUT_TYPES, address
+from memoryproject.embeddings import INPUT_TYPES, read_address
 from memoryproject.embeddings.recipe import Recipe
 from moments_app.engines.interface import CallRecord, Engine
 
@@ -121,7 +121,7 @@ def embedder_for(recipe: Recipe, *, record: Callable[[CallRecord], None], timeou
         recipe = recipe._replace(input_types=INPUT_TYPES)
     numbers_of_a_batch = settings.EMBEDDING.batch_size * recipe.dimensions
     return Embedder(
-        base_url=address.read(settings.DATA_DIR) if is_embedded else settings.EMBEDDING.base_url or None,
+        base_url=read_address(settings.DATA_DIR) if is_embedded else settings.EMBEDDING.base_url or None,
         api_key=settings.EMBEDDING.api_key.get_secret_value(),
         recipe=recipe,
         name=embedder_name(recipe.name),

@@ -24,8 +24,7 @@ from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
-from moments_app.engines.questions import ANSWER_MIN_ALLOWANCE, Question, question_of
-from moments_app.engines.shared_call import Came, Part, Request
+from moments_app.engines.shared_call import ANSWER_MIN_ALLOWANCE, Came, Part, Question, Request, question_of
 
 QUOTED_ANSWER_MAX = 8_000  # characters of an invalid answer that are quoted for repair
 

@@ -1,6 +1,8 @@
-"""The words by which memory compares texts, and the speakers of texts."""
+"""The words by which memory compares texts, the speakers of texts, and their lines."""
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 # A mark after a word is part of it if it distinguishes the word: C++ and C#, the blood groups A+ and AB-.
 _WORD = re.compile(r"\w+(?:[+#]+|-(?:(?<=\b\w-)|(?<=\b\w\w-))(?![\w-]))?")
@@ -17,6 +19,9 @@ NAME_WORDS = 3  # maximum
 _ASSISTANTS = frozenset("assistant assistent asistente assistente asystent ассистент 助手 アシスタント ai bot".split())
 # Maps each ASCII character to lower case, to itself, or to a space if it belongs to no word.
 _IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
+ITEM = "- "  # the mark of an item of a list
+
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 
 
 def words_of(text: str) -> list[str]:
@@ -68,3 +73,36 @@ def is_assistants(role: str, speaker: str) -> bool:
 def without_speaker(line: str) -> str:
     """Return a memory line without its list mark and speaker."""
     return _SPEAKER_OF_LINE.sub("", line)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a text.
+
+    Args:
+        heading: its heading; blank for none.
+    """
+
+    text: str
+    heading: str = ""
+
+
+def lines_of(text: str) -> list[Line]:
+    """Split a text into lines."""
+    lines: list[Line] = []
+    heading = ""
+    rows = [row.rstrip() for row in text.split("\n") if row.strip()]
+    for number, row in enumerate(rows):
+        following = rows[number + 1] if number + 1 < len(rows) else ""
+        if row.startswith(ITEM):
+            lines.append(Line(row, heading))
+        elif row.endswith(":") and following.startswith(ITEM):
+            heading = row
+        else:
+            heading = ""
+            lines += _sentences(row)
+    return lines
+
+
+def _sentences(row: str) -> Iterable[Line]:
+    return (Line(text) for text in _SENTENCE_END.split(row)[::2] if text)

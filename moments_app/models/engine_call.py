@@ -22,7 +22,7 @@ from sessions_app.daily_limits import Call, call_under_way
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyUsage, UserProfile
 from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
-from sessions_app.security.encryption import seal, unseal
+from sessions_app.security.secret_key import seal, unseal
 
 MICRO = Decimal("0.000001")
 TRIAL = "try "  # prefix of the purpose of calls with which operators try a prompt: they cost money, but delay no work

@@ -15,8 +15,19 @@ from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
-from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
-from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
+from moments_app.jobs.process import (
+    Moved,
+    Process,
+    Progress,
+    Skipped,
+    Workload,
+    complete,
+    locked_session,
+    session_of,
+    settling_combines,
+    tokens_of,
+    turns_that,
+)
 from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptResource
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.division import (
@@ -34,8 +45,8 @@ from moments_app.moments.division import (
 )
 from moments_app.moments.journey import known_before
 from moments_app.moments.partition import PartitionEvent
+from moments_app.turns.engine_input import pair_safe_boundary
 from moments_app.turns.platform_text import blank_platform_text
-from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 

@@ -13,7 +13,7 @@ from moments_app.models import Moment
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.turns import served_lines
 from sessions_app.models import Message, Session
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 
 TOOL_NAME = "session_partition"
 DIGEST, CLEARED = "session_digest", "session_cleared"

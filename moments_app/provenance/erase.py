@@ -10,7 +10,7 @@ from functools import partial
 from django.db import connection, transaction
 from django.db.models import CharField, F, Func, Min, QuerySet, Value
 
-from moments_app.context.caches import KEPT_LAYERS
+from moments_app.context.input import KEPT_LAYERS
 from moments_app.models import (
     Cause,
     EngineCall,

@@ -43,9 +43,11 @@ from moments_app.jobs.process import (
     Progress,
     Skipped,
     Timing,
+    Workload,
     locked_session,
+    tokens_of,
+    turns_that,
 )
-from moments_app.jobs.workload import Workload, tokens_of, turns_that
 from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
 from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
 from moments_app.models.job import CannotChange

@@ -20,7 +20,7 @@ from django.utils import timezone
 from moments_app.jobs.process import Lane, processes
 from moments_app.models import ContextUsage, EngineCall, Job, Moment
 from moments_app.models.job import TASK, silent_since
-from moments_app.recall.index_archived import IndexArchived
+from moments_app.recall.index_words import IndexArchived
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session
 from sessions_app.models.session import LIVE

@@ -29,7 +29,7 @@ from moments_app.turns.engine_input import engine_turn, split_turns
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
 from sessions_app.models.message import MessageQuerySet
-from sessions_app.text.shorten import cut_lines, cut_words
+from sessions_app.text.length import cut_lines, cut_words
 
 MAX_WORDS = 300
 SHOWN_MOMENTS = 8  # the latest of the live window

@@ -9,8 +9,20 @@ from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
-from moments_app.jobs.process import Lane, Moved, Process, Progress, Skipped, complete, locked_session, session_of
-from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
+from moments_app.jobs.process import (
+    Lane,
+    Moved,
+    Process,
+    Progress,
+    Skipped,
+    Workload,
+    complete,
+    locked_session,
+    session_of,
+    settling_combines,
+    tokens_of,
+    turns_that,
+)
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
     Digested,
@@ -21,7 +33,7 @@ from moments_app.sessions.checkpoint import (
     leave_digest,
     live_turns,
 )
-from moments_app.turns.tool_pairs import pair_safe_boundary
+from moments_app.turns.engine_input import pair_safe_boundary
 from sessions_app.models import Message, Session
 from sessions_app.models.session import FEWEST_TURNS, UNBUILT
 

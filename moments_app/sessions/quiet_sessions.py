@@ -17,9 +17,8 @@ from moments_app.moments.journey import Before, Place, before_each
 from moments_app.sessions.checkpoint import DigestInput, input_of, known_of_each, open_in_each
 from moments_app.streams import formation, known
 from moments_app.streams.formation import FormationInput
-from moments_app.turns.engine_input import split_turns
+from moments_app.turns.engine_input import pair_safe_boundary, split_turns
 from moments_app.turns.platform_text import blank_platform_text
-from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 
 # Per transaction: appends to these sessions wait for it.

@@ -26,8 +26,20 @@ from moments_app.engines import Caller, engine_name
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
-from moments_app.jobs.process import ClaimLost, Lane, Moved, Process, Progress, Skipped, Waits, no_progress
-from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
+from moments_app.jobs.process import (
+    ClaimLost,
+    Lane,
+    Moved,
+    Process,
+    Progress,
+    Skipped,
+    Waits,
+    Workload,
+    no_progress,
+    settling_combines,
+    tokens_of,
+    turns_that,
+)
 from moments_app.models import Circuit, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import division

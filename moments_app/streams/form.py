@@ -22,11 +22,14 @@ from moments_app.jobs.process import (
     Progress,
     Skipped,
     Timing,
+    Workload,
     complete,
     locked_session,
     session_of,
+    settling_combines,
+    tokens_of,
+    turns_that,
 )
-from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.correction import CorrectionState
 from moments_app.models.job import JobQuerySet

@@ -30,13 +30,12 @@ from moments_app.moments.division import BuildInput, Built, divide, only_request
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import belonging_to
 from moments_app.streams.known import Known
-from moments_app.streams.other_speakers import other_speakers, own_name, told_of_themselves
+from moments_app.streams.known_people import other_speakers, own_name, told_of_themselves
 from moments_app.streams.timeline import end_by
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
-from sessions_app.text.shorten import cut_words
-from sessions_app.text.tokens import weighted
+from sessions_app.text.length import cut_words, weighted
 
 MAX_TURNS = 200  # of one run; further turns are formed by a follow-up
 FORMED = "memories_formed"  # in the event log

@@ -8,8 +8,8 @@ from typing import Any
 
 from moments_app.engines.extractive.language import words
 from moments_app.engines.statements import kind_of, since_in, statement_of, worth_of
+from moments_app.engines.words import ITEM, lines_of
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
-from moments_app.turns.text_lines import ITEM, lines_of
 
 FEW = 3  # words; shorter lines mean little without the heading of their list
 BY_UPGRADE = "import:profile"  # the `ended_by` of a line if unknown

@@ -26,12 +26,13 @@ from moments_app.jobs.process import (
     ProcessInput,
     Progress,
     Skipped,
+    Workload,
     complete,
     locked_session,
     prompt_in_force,
     session_of,
+    tokens_of,
 )
-from moments_app.jobs.workload import Workload, tokens_of
 from moments_app.models import ContextReceipt, Job, PromptResource, PromptVersion, Summary
 from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI

@@ -22,7 +22,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from moments_app.engines.words import plain_words
-from moments_app.models.own_text import REFRESHED
+from moments_app.models.context_receipt import REFRESHED
 from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.database.sql import array_of
 from sessions_app.models import UserProfile

@@ -1,4 +1,4 @@
-"""The admin pages of the transcript's own tables. `moments_app.operator.admin` shows sessions and turns.
+"""The admin pages of the transcript's own tables. `moments_app.operator.admin` shows sessions, turns and archives.
 
 They belong to the platform's own site. In a host project (`hosted.py`), the admin site stays unchanged.
 """
@@ -6,4 +6,4 @@ They belong to the platform's own site. In a host project (`hosted.py`), the adm
 from django.apps import apps
 
 if apps.is_installed("memoryproject"):
-    from sessions_app.admin import api_key, application, archive, daily_limit, event, logins  # noqa: F401
+    from sessions_app.admin import api_key, event, logins  # noqa: F401

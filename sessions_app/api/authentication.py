@@ -18,11 +18,10 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from sessions_app.authenticated_cache import PROVEN, hash_of
 from sessions_app.daily_limits import FRESH
 from sessions_app.database import first_statement
 from sessions_app.models import ApiKey, DailyLimit
-from sessions_app.process_cache import ProcessCache
+from sessions_app.process_cache import PROVEN, ProcessCache, hash_of
 
 SECONDS = FRESH  # entries also record whether custom limits exist, so they expire with the cached limits
 MOST = 10_000  # keys

@@ -26,15 +26,15 @@ from sessions_app.api.fields import (
     UUIDField,
 )
 from sessions_app.api.pagination import PAGE_MAX
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
-from sessions_app.security.context_ids import UnknownContext
+from sessions_app.security.secret_key import UnknownContext
 from sessions_app.signals import digest_wanted
 from sessions_app.text.chat_messages import text_and_parts
-from sessions_app.text.shorten import shorten_middle
+from sessions_app.text.length import shorten_middle
 from sessions_app.transcript.append import BATCH_MAX, Appended, IdTaken, NewMessage, append, process_texts
 from sessions_app.transcript.load import LoadedMessage, load_session_messages, page_of_messages, turn_kinds
 

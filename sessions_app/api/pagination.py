@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from sessions_app.api.fields import CONTRADICTORY, IntegerField, StrictSerializer
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery
 
 PAGE_MAX = 200
 

@@ -1,12 +1,22 @@
-"""Scopes of API keys."""
+"""What the API key of a request may do: the person that it acts for, its scope, its rate limit and daily limits."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from rest_framework.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.cache.backends.base import BaseCache
+from django.db import IntegrityError
+from psycopg.errors import ForeignKeyViolation
+from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
-from sessions_app.api.person import key_of
+from sessions_app.api.fields import PublicIdField, StrictSerializer
+from sessions_app.daily_limits import call_under_way
+from sessions_app.models import ApiKey
+from sessions_app.process_cache import ProcessCache
 
 DEFAULT_SCOPES = {
     "GET": "read",
@@ -16,6 +26,58 @@ DEFAULT_SCOPES = {
     "PATCH": "write",
     "DELETE": "admin",
 }
+MOST_KEYS = 10_000
+
+
+class PersonQuery(StrictSerializer):
+    """Identifies the person. Optional with a user's key."""
+
+    user_id = PublicIdField(required=False)
+
+
+def key_of(request: Request) -> ApiKey:
+    """Return the key of an authenticated request."""
+    assert isinstance(request.auth, ApiKey)
+    return request.auth
+
+
+def user_id_of(request: Request, named: str | None, *, create: bool = False, is_needed: bool = True) -> str | None:
+    """Return the `user_id` that a request acts for. None if its key may not see the named person.
+
+    Args:
+        request: An authenticated request. Its key limits the people it may act for.
+        named: The `user_id` in the request, or None.
+        create: Whether the call creates the person if they don't exist.
+        is_needed: Whether a service key must name a person.
+
+    Raises:
+        ValidationError: A service key named no person.
+        NotFound: A user's key tried to create something for another person.
+    """
+    key = key_of(request)
+    if key.user is None and named is None and is_needed:
+        raise ValidationError({"user_id": "Send a user_id. A service key must name the user."}, code="required")
+    foreign = key.user is not None and named not in (None, key.user.user_id)
+    if foreign and create:
+        raise NotFound
+    if foreign:
+        return None
+    return key.user.user_id if key.user else named
+
+
+@contextmanager
+def gone_is_not_found() -> Iterator[None]:
+    """Turn a reference to a row that was deleted in the meantime into a 404.
+
+    Raises:
+        NotFound: The row was deleted.
+    """
+    try:
+        yield
+    except IntegrityError as error:
+        if isinstance(error.__cause__, ForeignKeyViolation):
+            raise NotFound from None
+        raise
 
 
 class HasScope(BasePermission):
@@ -62,3 +124,45 @@ def require_scope(request: Request, scope: str) -> None:
 
 def _needs(scope: str) -> str:
     return f"This request needs an API key with the scope {scope}."
+
+
+class _RecentCalls(BaseCache):
+    """The times of keys' recent calls. DRF's throttle stores them in a Django cache, which would pickle them."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self._calls: ProcessCache[Any, Any] = ProcessCache(MOST_KEYS)
+
+    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
+        calls = self._calls.get(key)
+        return default if calls is None else calls
+
+    def set(self, key: Any, value: Any, timeout: Any = None, version: int | None = None) -> None:
+        self._calls.put(key, value)
+
+
+class KeyRateThrottle(SimpleRateThrottle):
+    """Allows `API_RATE` requests per second and key in each web process."""
+
+    cache = _RecentCalls()
+
+    def get_rate(self) -> str:
+        return f"{settings.API_RATE}/s"
+
+    def get_cache_key(self, request: Request, view: Any) -> str | None:
+        """Return the cache key of the API key's calls. None, which turns throttling off, for pages that need no key."""
+        return f"throttle:{request.auth.pk}" if request.auth else None
+
+
+class DailyLimits(BaseThrottle):
+    """Counts a call for its key, and rejects it if a daily limit is reached."""
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        """Count the call.
+
+        Raises:
+            LimitReached: The call exceeds the limit.
+        """
+        if request.auth:
+            call_under_way().begin(key_of(request))
+        return True

@@ -9,12 +9,11 @@ from rest_framework.response import Response
 
 from sessions_app.api.fields import BooleanField, JsonObjectField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.permissions import require_scope
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery, require_scope
 from sessions_app.api.viewsets import PersonViewSet, update
 from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Session, UserProfile
-from sessions_app.people.delete_session import CannotDelete, delete_session
+from sessions_app.people.erase import CannotDelete, delete_session
 
 
 class SessionInput(PersonQuery):

@@ -26,8 +26,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
-from sessions_app.api.permissions import HasScope
-from sessions_app.api.person import PersonQuery, gone_is_not_found, key_of, user_id_of
+from sessions_app.api.permissions import HasScope, PersonQuery, gone_is_not_found, key_of, user_id_of
 from sessions_app.database.statement_timeouts import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal

@@ -22,7 +22,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import SAID_HASH_SQL, said_hashes
 from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
-from sessions_app.transcript.lock_sessions import NamedSession
+from sessions_app.transcript.store import NamedSession
 
 # Messages are buffered so that one append has many messages of a session, and one transaction has many sessions. When
 # the buffer reaches either limit, all of it is appended.

@@ -2,10 +2,9 @@
 
 from sessions_app.models.api_key import ApiKey
 from sessions_app.models.application import Application, LoginLimit
-from sessions_app.models.archive import Archive
 from sessions_app.models.daily_limit import DailyLimit, DailyUsage
 from sessions_app.models.event import Event
-from sessions_app.models.message import Message
+from sessions_app.models.message import Archive, Message
 from sessions_app.models.searched import Searched
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile

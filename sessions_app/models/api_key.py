@@ -16,11 +16,11 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from sessions_app.authenticated_cache import PROVEN
 from sessions_app.database.sql import columns, first
 from sessions_app.limited_operators import unlimited
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
+from sessions_app.process_cache import PROVEN
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
 EXPORT, CHAT = "export", "chat"  # token scopes; a key that may read may also export, and one that may write may chat

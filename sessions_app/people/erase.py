@@ -4,6 +4,8 @@ Every row that refers to the profile belongs to the person, and one DELETE per t
 declaration says how to remove other data, such as queue entries and what agents learned from the person. The event log
 and Django's admin log stay, without ids, names and texts. At the end, the erasure searches every table for the person.
 If it finds a row, the transaction is rolled back. Otherwise the event records what was erased and what remains.
+
+`delete_session` deletes a session with its transcript and archives. Memory derived from it stays.
 """
 
 import uuid
@@ -35,7 +37,7 @@ from psycopg.errors import DeadlockDetected
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Conflict
-from sessions_app.retention import archive_files
+from sessions_app.retention import archive_files, rewrite
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.signals import call_wanted
 from sessions_app.transcript import spool
@@ -46,6 +48,7 @@ REMOVE_TASK = "sessions_app.tasks.remove_archives"
 TRIES = 3
 ERASED = "(erased)"
 ERASED_EVENT = "user_erased"
+DELETED_EVENT = "session_deleted"
 
 logger = structlog.get_logger(__name__)
 
@@ -285,3 +288,38 @@ def remove_archives(user_pk: int, erasure_id: str) -> None:
     for event in Event.objects.filter(type=ERASED_EVENT, payload__erasure_id=erasure_id):
         event.payload["has_files_left"] = False
         event.save(update_fields=["payload"])
+
+
+class CannotDelete(Conflict):
+    """The session can't be deleted now. The message says why."""
+
+
+def delete_session(session: Session, *, actor: str) -> None:
+    """Delete a session in the caller's transaction. Its files are deleted after the commit.
+
+    If a file also contains other sessions, a job rewrites it without this one.
+
+    Args:
+        session: A session of the acting user.
+        actor: The actor, for the event log.
+
+    Raises:
+        CannotDelete: It is under legal hold, or is being archived.
+    """
+    claimed = Session.objects.claim_archive(session.pk)
+    if claimed is None:
+        raise CannotDelete("The session is being archived. Try again later.")
+    # The full lock prevents new rows from referring to the session.
+    if Session.objects.select_for_update().get(pk=session.pk).legal_hold:
+        raise CannotDelete("The session is under legal hold. Release the hold first.")
+    Event.objects.create(
+        type=DELETED_EVENT,
+        actor=actor,
+        user_pk=session.user_id,
+        session_pk=session.pk,
+        payload={"message_count": session.message_count},
+    )
+    folder = archive_files.folder_of(session)
+    rewrite.remove_archives(session.user_id, session.archives.all())
+    session.delete()
+    transaction.on_commit(partial(archive_files.remove, folder), robust=True)

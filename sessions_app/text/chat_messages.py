@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from sessions_app.text.shorten import shorten_middle
+from sessions_app.text.length import shorten_middle
 
 DATA_MAX_CHARS = 200  # maximum characters stored of a picture or file that is embedded in a message
 MAX_DEPTH = 100  # of the search for embedded data; anything nested deeper can't be stored

@@ -25,10 +25,9 @@ from sessions_app import lexemes
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import said_hashes
 from sessions_app.refusals import Conflict
-from sessions_app.security.context_ids import check_context_id
-from sessions_app.text.tokens import estimate_tokens, weighted
-from sessions_app.transcript.lock_sessions import NamedSession, locked_sessions
-from sessions_app.transcript.store import store
+from sessions_app.security.secret_key import check_context_id
+from sessions_app.text.length import estimate_tokens, weighted
+from sessions_app.transcript.store import NamedSession, locked_sessions, store
 
 BATCH_MAX = 500  # maximum messages of a request
 WORDS_MAX_BYTES = 1_000_000  # bytes of a batch's texts to index immediately; `index_words` indexes the rest

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append
-from sessions_app.transcript.lock_sessions import NamedSession, locked_session
+from sessions_app.transcript.store import NamedSession, locked_session
 
 BEYOND = 20  # turns that may follow the caller's last known turn: rounds stored meanwhile, answers to repeated calls
 COMPARED = ("role", "content", "payload", "metadata")

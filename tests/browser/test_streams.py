@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.operator.views.stream import PAGE
+from moments_app.operator.admin.stream import PAGE
 from sessions_app.models import Session, UserProfile
 from tests.browser.conftest import PHONE
 from tests.support.pages import change_url, list_url

@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message
 
 from memoryproject import asgi
-from memoryproject.serving.refused import Refused
+from memoryproject.serving.fair_shares import Refused
 from sessions_app.models import ApiKey, DailyUsage
 from tests.support.http import status_of
 from tests.support.processes import environment, web

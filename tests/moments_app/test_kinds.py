@@ -23,7 +23,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject import admin_menu, urls
 from memoryproject.conf import BASE_DIR
-from memoryproject.groups import register_groups
+from memoryproject.logins import register_groups
 from memoryproject.schedules import register_schedules, run_schedule
 from moments_app.context import receipts
 from moments_app.context.input import ContextInput

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryproject.conf import BASE_DIR
-from memoryproject.embeddings import address
+from memoryproject.embeddings import ADDRESS_FILE
 from memoryproject.process_tree import PARENT
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ def serving(data_dir: Path, model_folder: str = "") -> Iterator["subprocess.Pope
         env=os.environ | {PARENT: str(os.getpid())},
     )
     try:
-        wait_until(lambda: (data_dir / address.FILE).exists() or process.poll() is not None)
+        wait_until(lambda: (data_dir / ADDRESS_FILE).exists() or process.poll() is not None)
         assert process.poll() is None
         yield process
     finally:

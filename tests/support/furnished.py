@@ -48,7 +48,7 @@ from sessions_app.models import (
 )
 from sessions_app.models.daily_limit import today
 from sessions_app.people.erase import Erased
-from sessions_app.security.context_ids import new_context_id
+from sessions_app.security.secret_key import new_context_id
 from sessions_app.security.staff import invite
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
+from moments_app.jobs.worker import recover_jobs
 from moments_app.models import Job, Moment
 from moments_app.moments.build import BuildMoments
 from moments_app.recall.count_words import CountWords

@@ -8,8 +8,8 @@ from memory_extras.lab.views.sample import BeginSample, ShowTrial, TryOneOfSampl
 from memory_extras.lab.views.trial import PANEL, TrialSubjects, TryPrompt
 from memoryproject.admin_menu import add_page
 from moments_app.models import MemoryAtom, PromptResource
+from moments_app.operator.admin.prompt import PANELS
 from moments_app.operator.transcript import TURN_LINKS, TurnLink
-from moments_app.operator.views.prompt import PANELS
 from sessions_app.admin.base import add_views
 from sessions_app.models import Session, UserProfile
 

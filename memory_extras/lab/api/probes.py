@@ -17,7 +17,7 @@ from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job
 from sessions_app.api.fields import SEQUENCE_MAX, BooleanField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.viewsets import PersonViewSet, one_or_404
 from sessions_app.models import Session

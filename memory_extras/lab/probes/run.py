@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.models.probe import ProbeQuerySet
 from memory_extras.lab.probes.measure import Measure, measured, setup_of
-from moments_app.context.assemble import Envelope, assembled
+from moments_app.context.assemble import ContextRequest, Envelope, assembled
 from moments_app.context.plan import BudgetTooSmall
-from moments_app.context.request import ContextRequest
 from moments_app.jobs.process import ClaimLost, Lane, Process, ProcessInput, Progress, Skipped
 from moments_app.models import Job
 from sessions_app.database.sql import insert_unless_there

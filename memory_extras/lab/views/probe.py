@@ -15,9 +15,9 @@ from memory_extras.lab.probes.keep import Draft, draft_from, keep_probe
 from memory_extras.lab.probes.report import changes, points
 from memory_extras.lab.probes.run import RunProbes
 from memory_extras.lab.rights import KEEP_PROBES
+from memoryproject.status.dashboard import Chart, bar_chart
 from moments_app.models import Job
 from moments_app.operator.addresses import Pages
-from moments_app.operator.charts import Chart, bar_chart
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.retract import CannotRetract, sequences_of

@@ -15,8 +15,8 @@ from memory_extras.lab.trials import sample, subjects
 from memory_extras.lab.trials.parts import given, is_about_streams
 from memory_extras.lab.trials.try_prompt import CannotTry, can_be_tried, try_prompt
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
+from moments_app.operator.admin.prompt import Panel, PromptEditor, TextForm, VersionForm
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
-from moments_app.operator.views.prompt import Panel, PromptEditor, TextForm, VersionForm
 from sessions_app.admin.reading import people_of
 from sessions_app.models import Session
 

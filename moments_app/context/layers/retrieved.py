@@ -20,8 +20,7 @@ from moments_app.recall.said_in import said_in
 from moments_app.recall.search import recall
 from moments_app.recall.spans import Span, span_in
 from sessions_app.retention.read_archived import UNREADABLE
-from sessions_app.text.shorten import shorten_middle
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens, shorten_middle
 
 MAX_CHARS, LEAST_CHARS = 600, 350  # maximum characters of a result: for large and for small budgets
 CHARS_A_TOKEN = 0.7  # of the budget, between these limits; a long turn then takes at most a fifth of the budget

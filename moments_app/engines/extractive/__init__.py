@@ -1,16 +1,154 @@
 """The engine without a model: it quotes the most informative sentences word for word.
 
 `sentences.py` reads turns: `kinds.py` finds small talk, sentences that need context, and what a sentence says about
-its speaker. Other modules write moments, memories and texts. Words are data (`engines/tables/`). The same input always
-gives the same output. It can't draw conclusions or resolve contradictions; see docs/engines.md.
+its speaker. `moments.py` writes moments, and this module chooses memories and writes texts. Words are data
+(`engines/tables/`). The same input always gives the same output. It can't draw conclusions or resolve contradictions;
+see docs/engines.md.
+
+A memory is a statement that makes sense alone and is held as true, word for word. Each sentence is judged separately,
+so the same turns give the same memories, however they are batched.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
+from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest, DraftLine
+from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
+from moments_app.engines.calls.formation import (
+    DraftAtom,
+    DraftAtoms,
+    FormationAnswer,
+    FormationRequest,
+    StreamSection,
+)
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
+from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
+from moments_app.engines.extractive.kinds import is_instruction
+from moments_app.engines.extractive.language import content_words, language_of, words
 from moments_app.engines.extractive.moments import build_moments
-from moments_app.engines.extractive.texts import consolidate, digest, form_memories, roll_summary
+from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, says, telling
 from moments_app.engines.shared_call import Part
+
+LESSON_WORDS = (4, 40)  # minimum and maximum words
+_PERSONAL = re.compile(
+    r"\b(?:I|I'm|I'd|I'll|I've|me|my|mine|we|us|our|he|him|his|she|her|they|them|their|your?|yours)\b|\d|@",
+    re.IGNORECASE,
+)
+WORDS_PER_TURN = 16  # about 220 for 14 turns
+SHARED = 2  # minimum words that a sentence shares with a shard's prompt
+PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person
+
+
+def digest(request: DigestRequest) -> DigestAnswer:
+    """Return the earlier context with the most informative sentences of the turns, and their lessons."""
+    window = read(request.turns)
+    stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
+    new = dated(telling(stated, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
+    lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
+    while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
+        lines.pop(0)
+    lessons = [sentence.text for sentence in window.sentences if is_lesson(sentence)]
+    return DigestAnswer(context="\n".join(lines)[:8_000], lessons=list(dict.fromkeys(lessons))[:5])
+
+
+def is_lesson(sentence: Sentence) -> bool:
+    """Return whether a person says how the assistant should work, without naming anyone, because lessons are shared."""
+    least, most = LESSON_WORDS
+    return (
+        sentence.turn.role == "user"
+        and not sentence.speaker.is_named
+        and least <= len(sentence.text.split()) <= most
+        and is_instruction(sentence.text)
+        and not _PERSONAL.search(sentence.text)
+        and not re.search(r"(?<=\s)[A-Z][a-z]", sentence.text)  # a name
+    )
+
+
+def roll_summary(request: SummaryRequest) -> SummaryAnswer:
+    """Keep the facts that are still in the window, and add the most informative sentences of the new turns."""
+    window = read(request.turns)
+    stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
+    new = telling(stated, window.weights, WORDS_PER_TURN * len(request.turns))
+    kept = [fact for fact in request.base_facts if min(fact.message_indexes, default=-1) >= request.start]
+    facts = kept + [Fact(fact=dated([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
+    text = _under_dates(fact.fact for fact in facts) or fallback(request.turns[0])
+    return SummaryAnswer(summary_text=text[:6_000], facts=facts[-100:])
+
+
+def _under_dates(facts: Iterable[str]) -> str:
+    """Return the facts, one per line, with the date each time it changes."""
+    lines: list[str] = []
+    date = ""
+    for fact in facts:
+        day, _, rest = fact.partition("] ")
+        lines.append(rest if day == date and rest else fact)
+        date = day
+    return "\n".join(lines)
+
+
+def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
+    """Add the observations that no current line repeats."""
+    lines = [DraftLine(text=line.text, carries=[line.label]) for line in request.lines]
+    said = [set(words(line.text)) for line in lines]
+    for observation in request.observations:  # a call has a few hundred at most, however long the text is
+        own = set(words(observation.text))
+        number = next((number for number, known in enumerate(said) if says(known, own)), None)
+        if number is None:
+            lines.append(DraftLine(text=f"- {observation.text}", carries=[observation.label]))
+            said.append(own)
+        else:
+            lines[number].carries.append(observation.label)
+    return ConsolidationAnswer(lines=lines)
+
+
+def form_memories(request: FormationRequest) -> FormationAnswer:
+    """Choose the sentences for each stream. Tool results are left out."""
+    said = read(request.turns).sentences
+    kept = [one for one in said if one.turn.role != "tool" and one.can_be_kept]
+    entries = [_entry(section, _fitting(section, kept, request)) for section in request.sections]
+    entries[0].lessons = _drafts([one for one in said if is_lesson(one)], as_quotes=False)
+    return FormationAnswer(streams=[entry.model_dump() for entry in entries])
+
+
+def _fitting(section: StreamSection, kept: Sequence[Sentence], request: FormationRequest) -> list[Sentence]:
+    """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard.
+
+    The session stream doesn't repeat sentences of the user stream. Shards take no sentences about their speaker.
+    """
+    if section.label == PERSON:
+        return [one for one in kept if _is_of_user(one, request)]
+    if section.label == SESSION:
+        has_user = any(other.label == PERSON for other in request.sections)
+        return [one for one in kept if one.is_of_person and not (has_user and _is_of_user(one, request))]
+    wanted = set(content_words(section.prompt, language_of(section.prompt)))
+    return [one for one in kept if len(one.terms & wanted) >= SHARED and not one.is_of_speaker]
+
+
+def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
+    """Return whether the user says something lasting about themselves."""
+    return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.lasts
+
+
+def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
+    """Return a stream's entry: its facts are sentences with an attribute, or too long for an observation."""
+    facts, observations = section.fact_words, section.observation_words
+    observed = [one for one in fitting if one.length <= observations and not (facts and one.attribute)]
+    stated = [one for one in fitting if one.length <= facts and (one.attribute or one.length > observations)]
+    return DraftAtoms(stream=section.label, observations=_drafts(observed), facts=_drafts(stated))
+
+
+def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
+    """Return the sentences without duplicates. An attribute may have a former value again after another value."""
+    drafts: list[DraftAtom] = []
+    latest: dict[str, str] = {}
+    known: set[str] = set()
+    for one in chosen:
+        text = one.quote if as_quotes else one.text
+        if text not in known or (one.attribute and latest.get(one.attribute) != text):
+            drafts.append(DraftAtom(text=text, turns=[one.turn.index]))
+        known.add(text)
+        latest[one.attribute] = text
+    return drafts
 
 
 class ExtractiveEngine:

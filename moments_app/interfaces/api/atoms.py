@@ -15,7 +15,7 @@ from moments_app.models.atom import SHARED_NAMES_NOBODY, MemoryAtomQuerySet, con
 from moments_app.streams.add_atoms import add_atoms, belonging_to
 from sessions_app.api.fields import AwareDateTimeField, BooleanField, ExternalIdField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.person import PersonQuery, key_of
+from sessions_app.api.permissions import PersonQuery, key_of
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.transcript.append import IdTaken

@@ -9,12 +9,11 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from moments_app.context.assemble import Envelope, serve_context
+from moments_app.context.assemble import PLANS, ContextRequest, Envelope, serve_context
+from moments_app.context.item import PricedItem
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.plan import BudgetTooSmall
-from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
-from moments_app.context.request import PLANS, ContextRequest
 from moments_app.recall.query import RETRIEVAL
 from sessions_app.api.fields import (
     CONTRADICTORY,
@@ -25,7 +24,7 @@ from sessions_app.api.fields import (
     TextField,
     is_text,
 )
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models.session import DEFAULT_AGENT

@@ -42,7 +42,7 @@ from sessions_app.api.fields import (
     WordsField,
 )
 from sessions_app.api.pagination import PAGE_MAX
-from sessions_app.api.person import PersonQuery, key_of
+from sessions_app.api.permissions import PersonQuery, key_of
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 

@@ -23,7 +23,7 @@ from sessions_app.api.fields import (
     TextField,
 )
 from sessions_app.api.pagination import PAGE_MAX, PageQuery
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.viewsets import PersonViewSet, update
 from sessions_app.models import Event

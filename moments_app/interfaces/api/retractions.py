@@ -31,8 +31,7 @@ from sessions_app.api.fields import (
     TextField,
     UUIDField,
 )
-from sessions_app.api.permissions import HasAdminScope, IsOfService
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import HasAdminScope, IsOfService, PersonQuery
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404
 from sessions_app.limited_operators import unlimited

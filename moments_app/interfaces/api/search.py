@@ -10,14 +10,13 @@ from rest_framework.response import Response
 
 from moments_app.context import receipts
 from moments_app.interfaces.api.facts import AboutField
-from moments_app.recall import accesses
 from moments_app.recall.query import with_relevances, with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.said_in import recall_with_span
 from moments_app.recall.search import MATCH_COUNT
 from sessions_app.api.fields import AsOfField, AwareDateTimeField, IntegerField, PublicIdField, WordsField
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.row_security import acting_for
@@ -153,7 +152,7 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
         result.content = without_unseen(result.content)
     if user:
         receipts.note_results(user, found)
-    accesses.note(result.ref for result in found)
+    receipts.note_accesses(result.ref for result in found)
     shown = [_result_data(result) for result in found]
     named = {"since": _written(since), "until": _written(until)} if since or until else None
     if span:

@@ -29,8 +29,7 @@ from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.texts import CannotUndo, undo, write_text
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
-from sessions_app.api.permissions import HasScope
-from sessions_app.api.person import PersonQuery, key_of
+from sessions_app.api.permissions import HasScope, PersonQuery, key_of
 from sessions_app.api.viewsets import M, PersonViewSet, one_or_404, update
 from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import UserProfile

@@ -5,7 +5,6 @@ from django.urls import path
 from moments_app.interfaces.api import (
     atoms,
     context,
-    coverage,
     entities,
     facts,
     items,
@@ -61,7 +60,7 @@ urlpatterns = [
     ),
     path(
         "coverage",
-        coverage.CoverageViewSet.as_view({"get": "retrieve", "post": "retry"}, basename="coverage"),
+        jobs.CoverageViewSet.as_view({"get": "retrieve", "post": "retry"}, basename="coverage"),
         name="coverage",
     ),
 ]

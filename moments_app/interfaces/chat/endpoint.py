@@ -13,11 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from moments_app.interfaces.chat import upstream
 from moments_app.interfaces.chat.errors import FAILURES, answer_http_error, answer_refusal
 from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
 from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
-from moments_app.interfaces.chat.relay import Relay
+from moments_app.interfaces.chat.relay import UPSTREAM_ERRORS, Relay, call_upstream, passed_headers, upstream_error
 from moments_app.interfaces.chat.request import ChatRequest, ChatSession, authenticated, chat_session_of
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
@@ -61,12 +60,12 @@ async def models(request: Request) -> Response:
     refuse_strangers(request.scope)
     key = await authenticated(request.headers)
     await _count(key)
-    async with upstream.opened("GET", "/models") as response:
+    async with call_upstream("GET", "/models") as response:
         try:
             content = b"".join([part async for part in response.aiter_raw()])
-        except upstream.BROKEN as error:
-            raise upstream.broken(error) from None
-        return Response(content, response.status_code, upstream.passed_on(response))
+        except UPSTREAM_ERRORS as error:
+            raise upstream_error(error) from None
+        return Response(content, response.status_code, passed_headers(response))
 
 
 async def _count(key: ApiKey) -> None:

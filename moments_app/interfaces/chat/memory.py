@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from moments_app.context.assemble import Envelope, serve_context
+from moments_app.context.assemble import ContextRequest, Envelope, serve_context
 from moments_app.context.layers import default_layers
-from moments_app.context.request import ContextRequest
 from moments_app.interfaces.chat.request import ChatRequest, ChatSession
 from sessions_app.models import Message
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append_round import live_from, newest_turns
-from sessions_app.transcript.lock_sessions import NamedSession, locked_session
+from sessions_app.transcript.store import NamedSession, locked_session
 
 SOURCE = "chat"  # origin of new sessions; also stored in the metadata of turns
 # Not for a caller who sends the conversation, because the turns and their summary would be repeated.

@@ -1,22 +1,118 @@
-"""Relay one call: the upstream's answer is passed on as it arrives, and its end once the round is stored."""
+"""Relay one call: the upstream's answer is passed on as it arrives, and its end once the round is stored.
 
+The upstream is the model to which calls are forwarded. Its URL and key come only from settings.
+"""
+
+import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import anyio
 import httpx2
+from django.conf import settings
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from moments_app.interfaces.chat import upstream
 from moments_app.interfaces.chat.errors import ChatError, error_body
 from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.rounds import READ_BYTES
 from moments_app.interfaces.chat.write_ahead import WriteAhead
 
+# Response headers that are passed on to the caller, in addition to rate limits: those that clients act on.
+PASSED_ON = (
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "x-request-id",
+)
+CONNECT_SECONDS = 10.0  # until the upstream accepts the call
+LIMITS = "x-ratelimit-"
+
+# All errors of a call. Their messages may quote anything.
+UPSTREAM_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
+
 OUTCOME = "X-Memory-Stored"
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def call_upstream(method: str, path: str, body: bytes | None = None) -> AsyncIterator[httpx2.Response]:
+    """Call the upstream. Yield its response once it has started, and close the response at the end.
+
+    Raises:
+        ChatError: there is no upstream, it can't be reached, or it redirects.
+    """
+    conf = settings.CHAT
+    if not conf.upstream_base_url:
+        raise ChatError(503, "no_upstream", "No model endpoint is configured. Set CHAT__UPSTREAM_BASE_URL.")
+    try:
+        request = _client().build_request(
+            method, f"{conf.upstream_base_url.rstrip('/')}{path}", content=body, headers=_headers(), timeout=_timeout()
+        )
+        response = await _client().send(request, stream=True)
+    except UPSTREAM_ERRORS as error:
+        raise upstream_error(error) from None
+    try:
+        if response.is_redirect:
+            raise ChatError(
+                502,
+                "upstream_redirects",
+                "The model endpoint answered with a redirect, which is not followed. Check CHAT__UPSTREAM_BASE_URL.",
+            )
+        yield response
+    finally:
+        await response.aclose()
+
+
+def upstream_error(error: Exception) -> ChatError:
+    """Return the error of an upstream that can't be reached: its kind, never its text."""
+    if isinstance(error, httpx2.TimeoutException):
+        return ChatError(504, "upstream_timeout", "The model endpoint did not respond in time.")
+    return ChatError(
+        502,
+        "upstream_unavailable",
+        f"The model endpoint can't be reached ({type(error).__name__}). Check CHAT__UPSTREAM_BASE_URL.",
+    )
+
+
+def passed_headers(response: httpx2.Response) -> dict[str, str]:
+    """Return the response headers that the caller receives."""
+    return {name: value for name, value in response.headers.items() if name in PASSED_ON or name.startswith(LIMITS)}
+
+
+def _client() -> httpx2.AsyncClient:
+    """Return the event loop's client, which keeps connections open. It ignores proxies in the environment."""
+    loop = asyncio.get_running_loop()
+    if loop not in _clients:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+        _clients[loop] = httpx2.AsyncClient(limits=limits, trust_env=False, follow_redirects=False)
+    return _clients[loop]
+
+
+async def close_upstream() -> None:
+    """Close the connections of an event loop that ends."""
+    client = _clients.pop(asyncio.get_running_loop(), None)
+    if client is not None:
+        await client.aclose()
+
+
+def _headers() -> dict[str, str]:
+    key = settings.CHAT.upstream_api_key.get_secret_value()
+    # Compression is not requested, because an answer is read while it is relayed.
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    return headers | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def _timeout() -> httpx2.Timeout:
+    return httpx2.Timeout(settings.CHAT.read_timeout_seconds, connect=CONNECT_SECONDS)
 
 
 class Ending:
@@ -87,7 +183,7 @@ class Relay:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with upstream.opened("POST", self._protocol.path, self.body) as response:
+            async with call_upstream("POST", self._protocol.path, self.body) as response:
                 is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
                 self.ahead.answered(response.status_code, is_stream=is_stream)
                 await (self._stream if is_stream else self._whole)(response, send)
@@ -107,7 +203,7 @@ class Relay:
         return self.headers | {"X-Memory-Round": self.ahead.round.round_id, OUTCOME: outcome}
 
     async def _begin(self, response: httpx2.Response, send: Send, outcome: str) -> None:
-        headers = upstream.passed_on(response) | self._told(outcome)
+        headers = passed_headers(response) | self._told(outcome)
         raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
 
@@ -124,10 +220,10 @@ class Relay:
                     await send(_body(passed, more=True))
                 if ending.is_there and ending.held:
                     await send(_body(await self._end(ending), more=True))
-        except upstream.BROKEN as error:
-            broken = upstream.broken(error)
-            told = b"\n\ndata: " + json.dumps(error_body(broken)).encode() + b"\n\n"
-            await send(_body(await self._end(ending, broken.code) + told, more=False))
+        except UPSTREAM_ERRORS as error:
+            failure = upstream_error(error)
+            told = b"\n\ndata: " + json.dumps(error_body(failure)).encode() + b"\n\n"
+            await send(_body(await self._end(ending, failure.code) + told, more=False))
         else:
             await send(_body(await self._end(ending), more=False))
 
@@ -151,8 +247,8 @@ class Relay:
                 held += chunk
                 if len(held) > READ_BYTES:
                     await self._hand_over(response, send, held, "too_long")
-        except upstream.BROKEN as error:
-            await self._hand_over(response, send, held, upstream.broken(error).code)  # without its end
+        except UPSTREAM_ERRORS as error:
+            await self._hand_over(response, send, held, upstream_error(error).code)  # without its end
         else:
             await self._hand_over(response, send, held, "")
             await send(_body(b"", more=False))

@@ -14,9 +14,8 @@ from uuid import uuid4
 from django.db.models import Q
 from django.utils import timezone
 
-from moments_app.interfaces.chat.answer import read_answer
 from moments_app.interfaces.chat.memory import SOURCE
-from moments_app.interfaces.chat.protocols import CHAT, PROTOCOLS
+from moments_app.interfaces.chat.protocols import CHAT, PROTOCOLS, read_answer
 from moments_app.interfaces.chat.request import ChatSession
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, UserProfile

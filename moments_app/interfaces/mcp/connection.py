@@ -17,7 +17,7 @@ from rest_framework.exceptions import NotFound, PermissionDenied
 from memoryproject.serving.fair_shares import caller
 from memoryproject.serving.front import ThreadsOfLoops
 from memoryproject.settings import CONF
-from sessions_app.api.person import gone_is_not_found
+from sessions_app.api.permissions import gone_is_not_found
 from sessions_app.database.statement_timeouts import Kind, serving
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for

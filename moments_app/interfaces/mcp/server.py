@@ -21,7 +21,7 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp_types import ToolAnnotations
 from rest_framework.exceptions import APIException, NotFound
 
-from memoryproject.serving.refused import Refused
+from memoryproject.serving.fair_shares import Refused
 from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
 from moments_app.interfaces.api.context import ContextInput, served_context
 from moments_app.interfaces.api.entities import EntityAnswer

@@ -11,7 +11,7 @@ from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.engine_call import cost_of
 from moments_app.recall import embed
 from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 
 TRIES = 5  # attempts of a batch while the endpoint is overloaded
 SAMPLE = 200  # texts of each kind whose tokens are counted

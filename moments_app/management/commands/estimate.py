@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from moments_app.reports.estimate import estimate
+from moments_app.reports.cost import estimate
 from sessions_app.database.several_servers import read_as_of_now
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import UserProfile

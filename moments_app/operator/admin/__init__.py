@@ -8,12 +8,13 @@ from moments_app.operator.admin.job import JobAdmin, ScheduleAdmin
 from moments_app.operator.admin.moment import MomentAdmin
 from moments_app.operator.admin.prompt import PromptResourceAdmin
 from moments_app.operator.admin.release import ReleaseAdmin
-from moments_app.operator.admin.session import ContextReceiptAdmin, SessionAdmin, SummaryAdmin
+from moments_app.operator.admin.session import ArchiveAdmin, ContextReceiptAdmin, SessionAdmin, SummaryAdmin
 from moments_app.operator.admin.stream import MemoryStreamAdmin
 from moments_app.operator.admin.user_profile import UserProfileAdmin
 from moments_app.operator.admin.webhook import WebhookDeliveryAdmin, WebhookEndpointAdmin
 
 __all__ = [
+    "ArchiveAdmin",
     "CircuitAdmin",
     "ContextReceiptAdmin",
     "ContradictionAdmin",

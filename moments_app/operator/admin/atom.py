@@ -11,11 +11,11 @@ from unfold.decorators import display
 
 from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StoredItem
 from moments_app.operator.admin.filters import KindFilter
+from moments_app.operator.admin.stream import stream_named
 from moments_app.operator.rights import may_retract_directly
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
 from moments_app.operator.views.retraction import RetractEntity, RetractItems
-from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by

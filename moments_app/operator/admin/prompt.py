@@ -1,21 +1,362 @@
-"""The list of prompts; each prompt has an editor instead of a form."""
+"""The list of prompts, and their editor with help, versions and their differences, and the active version.
 
+The help says for each purpose of a prompt when it is used, what the engine receives, and what it must answer.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from django.contrib import admin
-from django.http import HttpRequest
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from pydantic import BaseModel
 
-from moments_app.models import PromptResource
+from moments_app.engines.calls.consolidation import ConsolidationAnswer
+from moments_app.engines.calls.digest import DigestAnswer
+from moments_app.engines.calls.formation import FormationShape
+from moments_app.engines.calls.moments import SHOWN_MOMENTS, MomentAnswer
+from moments_app.engines.calls.recall_query import QueryAnswer
+from moments_app.engines.calls.summary import SummaryAnswer
+from moments_app.engines.transcript import instructions
+from moments_app.models import EngineCall, PromptResource, PromptVersion
+from moments_app.models.prompt import NewerVersion
 from moments_app.operator.admin.filters import TitleFilter
-from moments_app.operator.views.prompt import (
-    ActivateVersion,
-    AddVersion,
-    CompareVersions,
-    PromptEditor,
+from moments_app.operator.diff import DiffLine, line_diff
+from moments_app.prompts import (
+    MAX_CHARS,
+    NO_WORD,
+    NotApproved,
+    is_second_asked,
+    put_in_force,
+    with_line_breaks,
 )
+from moments_app.sessions.checkpoint import MAX_WORDS
+from moments_app.streams.consolidate import MAX_OBSERVATIONS
+from moments_app.streams.formation import MAX_TURNS
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
+from sessions_app.admin.links import page_url
+from sessions_app.admin.views.base import RowPage, first_of
 from sessions_app.limited_operators import is_limited
+from sessions_app.text.length import estimate_tokens
+
+Purpose = PromptResource.Purpose
+VERSIONS = 50  # per page
+LATEST_CHANGES = 10
+JUNK_DAYS = 30
+MAX_NUMBER = 2**31 - 1  # of a version
+
+
+@dataclass(frozen=True)
+class AnswerField:
+    """A field of the answer: its name, its parent fields, and its possible values."""
+
+    name: str
+    limit: str
+    description: str
+
+
+@dataclass(frozen=True)
+class PromptHelp:
+    """The text next to the editor.
+
+    Args:
+        use: when the prompt is used, and for what.
+        given: the engine's input in addition to the prompt.
+        fields: the fields of the answer.
+        rules: the rules that follow every prompt; blank: this prompt does not instruct an engine.
+    """
+
+    use: str
+    given: list[str]
+    fields: list[AnswerField]
+    rules: str
+
+
+def help_for(purpose: str) -> PromptHelp:
+    """Return the help for prompts of this purpose."""
+    use, given, answer = _KNOWN[purpose]
+    largest = f"{settings.MOMENT_BUILDER.max_input_tokens:,}"
+    lines = [line.format(tokens=largest) for line in given]
+    rules = instructions("", has_turns=purpose != Purpose.STREAM_CONSOLIDATION).strip()
+    return PromptHelp(use, lines, list(_fields(answer)) if answer else [], rules if answer else "")
+
+
+_KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
+    Purpose.MOMENT_BUILDER: (
+        "Divides older turns of a session into moments.",
+        [
+            "The turns, numbered from 0, at most about {tokens} tokens a call",
+            f"The latest moments before the turns, at most {SHOWN_MOMENTS}",
+        ],
+        MomentAnswer,
+    ),
+    Purpose.ROLLING_SUMMARY: (
+        "Updates the summary of a session's latest turns after each answer.",
+        [
+            "The turns since the last summary, at most about {tokens} tokens",
+            "The summary so far, and its facts about turns in the window",
+            "The first turn of the window",
+        ],
+        SummaryAnswer,
+    ),
+    Purpose.MEMORY_EXTRACTION: (
+        "Extracts observations and facts from the latest turns, and assigns them to memory texts.",
+        [
+            f"The turns since the last extraction, at most {MAX_TURNS} and about {{tokens}} tokens",
+            "For each memory text: what to remember, the maximum number of words, and existing items",
+        ],
+        FormationShape,
+    ),
+    Purpose.STREAM_CONSOLIDATION: (
+        "Merges the waiting observations of a memory text into it.",
+        [
+            "The text's own instructions, and its maximum number of words",
+            "The current lines with their labels, and lines written by hand, which don't change",
+            f"The waiting observations with their dates, oldest first, at most {MAX_OBSERVATIONS}",
+        ],
+        ConsolidationAnswer,
+    ),
+    Purpose.SESSION_DIGEST: (
+        "Writes a short summary of a session that pauses or ends, and lessons for the person's later contexts.",
+        [
+            "The live turns that are not in a moment yet, at most about {tokens} tokens a call",
+            "What is known from earlier turns",
+            f"The maximum number of words: {MAX_WORDS}",
+        ],
+        DigestAnswer,
+    ),
+    Purpose.RECALL_QUERY: (
+        "Writes the memory search for a message, for contexts with `retrieval=auto`.",
+        ["The latest turns of the session", "The message to answer"],
+        QueryAnswer,
+    ),
+    Purpose.MEMORY_POLICY: (
+        "The first layer of every context, word for word. No engine reads it.",
+        [],
+        None,
+    ),
+}
+
+
+def _fields(answer: type[BaseModel]) -> Iterator[AnswerField]:
+    schema = answer.model_json_schema()
+    return _described(schema, schema.get("$defs", {}), "")
+
+
+def _described(part: dict[str, Any], parts: dict[str, Any], within: str) -> Iterator[AnswerField]:
+    for name, field in part["properties"].items():
+        yield AnswerField(f"{within}{name}", _limit(field), field.get("description", ""))
+        if nested := parts.get(field.get("items", {}).get("$ref", "").rpartition("/")[2]):
+            yield from _described(nested, parts, f"{within}{name} › ")
+
+
+def _limit(field: dict[str, Any]) -> str:
+    if field["type"] == "array":
+        return f"list, at most {field['maxItems']:,}" if "maxItems" in field else "list"
+    if field["type"] == "string":
+        return f"text, at most {field['maxLength']:,} characters" if "maxLength" in field else "text"
+    return "number"
+
+
+class TextForm(forms.Form):
+    """A prompt's text."""
+
+    content = forms.CharField(label="Text", max_length=MAX_CHARS, strip=False)
+
+    def clean_content(self) -> str:
+        """Return the text with normalized line breaks."""
+        content: str = self.cleaned_data["content"]
+        if not content.strip():
+            raise forms.ValidationError(NO_WORD)
+        return with_line_breaks(content)
+
+
+class VersionForm(TextForm):
+    """The editor. `after` is the newest version at the time it was opened."""
+
+    note = forms.CharField(max_length=255, required=False)
+    after = forms.IntegerField(min_value=0)
+
+
+class CompareForm(forms.Form):
+    """Two versions by their numbers."""
+
+    old = forms.IntegerField(min_value=1, max_value=MAX_NUMBER)
+    new = forms.IntegerField(min_value=1, max_value=MAX_NUMBER)
+
+
+class PromptPage(RowPage[PromptResource]):
+    """A page about a prompt."""
+
+    has_trail = True
+
+    def context(self) -> dict[str, Any]:
+        may_edit = self.admin.has_change_permission(self.request, self.row)
+        return {"resource": self.row, "may_edit": may_edit} | self._versions()
+
+    def _versions(self) -> dict[str, Any]:
+        """Read a page of versions without their texts, newest first."""
+        before = self.number("before")
+        calls = EngineCall.objects
+        versions = calls.with_junk(calls.with_invalid_answers(self.row.versions.defer("content")))
+        if before is not None and before <= MAX_NUMBER:
+            versions = versions.filter(number__lt=before)
+        found, last = first_of(versions, VERSIONS)
+        since = timezone.now() - timedelta(days=JUNK_DAYS)
+        junk = calls.junk_by_day(found, since)
+        return {"versions": found, "older": last.number if last else None, "junk": junk, "junk_days": JUNK_DAYS}
+
+    def go_back(self, version: PromptVersion | None = None) -> HttpResponseRedirect:
+        """Return to the editor, with a version in it."""
+        query = {"version": version.number} if version else {}
+        return HttpResponseRedirect(page_url(self.row, "change", self.row.pk, **query))
+
+
+class PromptEditor(PromptPage):
+    """The editor and the data around it. The prompt's own row isn't edited, so this is not a Django admin form."""
+
+    template_name = "operator/prompts/editor.html"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        return self.editor()
+
+    def editor(self, form: VersionForm | None = None, *, status: int = 200, **more: Any) -> HttpResponse:
+        """Render the page.
+
+        Args:
+            form: the submitted form, to continue editing; None: the requested version, the active one, or the newest.
+        """
+        newest = self.row.versions.first()
+        shown = self._version_asked_for() or self.row.active_version or newest
+        initial = {"content": shown.content if shown else "", "after": newest.number if newest else 0}
+        around = {
+            "shown": shown,
+            "form": form or VersionForm(initial=initial),
+            "tokens": estimate_tokens(shown.content) if shown else 0,
+        }
+        return self.page(status=status, **around | more)
+
+    def context(self) -> dict[str, Any]:
+        shown = super().context() | {"help": help_for(self.row.purpose), "changes": self._changes()}
+        shown |= {"is_second_asked": is_second_asked(), "panels": [panel.template for panel in PANELS]}
+        for panel in PANELS:
+            shown |= panel.context(self)
+        return shown
+
+    def _version_asked_for(self) -> PromptVersion | None:
+        number = self.number("version")
+        if number is None or number > MAX_NUMBER:
+            return None
+        return self.row.versions.filter(number=number).first()
+
+    def _changes(self) -> list[LogEntry]:
+        about = ContentType.objects.get_for_model(PromptResource)
+        entries = LogEntry.objects.filter(content_type=about, object_id=str(self.row.pk))
+        return list(entries.select_related("user").order_by("-action_time", "-id")[:LATEST_CHANGES])
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A section that an extra adds to the editor.
+
+    Args:
+        template: What the section is rendered with.
+        context: Returns what the template shows.
+    """
+
+    template: str
+    context: Callable[[PromptEditor], dict[str, Any]]
+
+
+PANELS: list[Panel] = []
+
+
+class ChangesVersions(PromptEditor):
+    """An action of the editor that adds or activates a version."""
+
+    permission = "change"
+    http_method_names = ["post"]
+
+    def has_permission(self) -> bool:
+        return bool(self.admin.has_change_permission(self.request, self.row))
+
+    def try_to_put_in_force(self, version: PromptVersion) -> None:
+        """Activate a version from the next job on, or report why that is not possible."""
+        try:
+            with transaction.atomic():
+                put_in_force(version, by=self.actor)
+                number = version.number
+                self.log(self.row, f"Activated version {number}.", f"Version {number} is active.")
+        except NotApproved as error:
+            messages.error(self.request, str(error))
+
+
+class AddVersion(ChangesVersions):
+    """Store the editor's text as a new version, and activate it on request."""
+
+    route, name = "<path:pk>/versions/", "add_version"
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form = VersionForm(request.POST)
+        if not form.is_valid():
+            return self.editor(form, status=400)
+        try:
+            version = self._added(form)
+        except NewerVersion as error:
+            again = VersionForm(request.POST.dict() | {"after": str(error.newest.number)})
+            missed = self._missed(form.cleaned_data["after"], error.newest)
+            return self.editor(again, status=409, newer=error, missed=missed)
+        messages.success(request, f"Saved as version {version.number}.")
+        if "activate" in request.POST:
+            self.try_to_put_in_force(version)
+        return self.go_back(version)
+
+    @transaction.atomic
+    def _added(self, form: VersionForm) -> PromptVersion:
+        written, resource = form.cleaned_data, self.row
+        note, after = written["note"], written["after"]
+        version = resource.add_version(written["content"], created_by=self.actor, note=note, after=after)
+        self.admin.log_change(self.request, resource, f"Saved version {version.number}.")
+        return version
+
+    def _missed(self, opened: int, newest: PromptVersion) -> list[list[DiffLine]]:
+        """Compare the newest version with the one on which the editor was opened."""
+        before = self.row.versions.filter(number=opened).first()
+        return line_diff(before.content if before else "", newest.content)
+
+
+class ActivateVersion(ChangesVersions):
+    """Activate a version."""
+
+    route, name = "<path:pk>/activate/<int:number>/", "activate"
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        version = get_object_or_404(self.row.versions, number=self.kwargs["number"])
+        self.try_to_put_in_force(version)
+        return self.go_back(version)
+
+
+class CompareVersions(PromptPage):
+    """The page that compares two versions."""
+
+    route, name = "<path:pk>/compare/", "compare"
+    template_name = "operator/prompts/compare.html"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        form = CompareForm(request.GET)
+        if not form.is_valid():
+            return self.go_back()
+        old, new = (get_object_or_404(self.row.versions, number=form.cleaned_data[name]) for name in ("old", "new"))
+        return self.page(old=old, new=new, compared=(old, new), hunks=line_diff(old.content, new.content))
 
 
 @admin.register(PromptResource)

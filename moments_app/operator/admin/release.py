@@ -1,27 +1,283 @@
-"""The list of releases: items shared from people's memory, who decided to share them, and their state."""
+"""The list of releases: items shared from people's memory, who decided to share them, and their state.
 
+Candidates to release have pages of their own, where an operator rewords and releases them.
+"""
+
+from collections.abc import Collection, Sequence
+from functools import cached_property, partial
 from typing import Any
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
+from django.core.cache import cache
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
 from unfold.decorators import display
 
-from moments_app.models import Release
-from moments_app.operator.views.release import (
-    Candidates,
-    ExtendRelease,
-    KeepPrivate,
-    ReleaseCandidate,
-    ReleaseForm,
-    RevokeRelease,
-    RewordRelease,
+from moments_app.models import MemoryAtom, Release, ReleaseSource
+from moments_app.operator.transcript import entries
+from moments_app.streams.release import (
+    LONGEST,
+    PEOPLE,
+    CannotRelease,
+    account_ages,
+    agent_of,
+    decline,
+    extend,
+    release,
+    revoke,
+    reword,
+    said_the_same,
+    source_turns,
 )
 from sessions_app.admin.actors import actor_column
-from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
+from sessions_app.admin.links import change_url, page_url
+from sessions_app.admin.reading import people_of
+from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, asks_first, first_of, may_see
+from sessions_app.limited_operators import scope_key
+from sessions_app.models import Message, Session, UserProfile
 
+SEE_ITEMS = "moments_app.view_memoryatom"
+PAGE = 20  # candidates
+COUNTED = 1_000  # people, and candidates
+LISTED = 10  # ages of accounts
+WAITING, KEPT = "candidates-waiting", 30  # the cache key of their number, and its seconds
 STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors
+
+
+class WordingForm(forms.Form):
+    """The text to share."""
+
+    wording = forms.CharField(max_length=LONGEST, widget=forms.Textarea)
+    note = forms.CharField(max_length=2_000, required=False)
+
+
+def waiting(request: HttpRequest) -> str:
+    """Return the number of pending candidates for the sidebar of each page; blank for none."""
+    number: int = cache.get_or_set(_waiting_key(), _number_waiting, KEPT) or 0
+    return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
+
+
+def pending_page(request: HttpRequest) -> str:
+    """Return the address of the pending decisions, if there are any and the operator may see them."""
+    is_shown = request.user.has_perm(SEE_ITEMS) and bool(waiting(request))
+    return page_url(Release, Candidates.name) if is_shown else ""
+
+
+def _waiting_key() -> str:
+    return WAITING + scope_key()
+
+
+def _number_waiting() -> int:
+    return MemoryAtom.objects.to_review()[: COUNTED + 1].count()
+
+
+def audience(agent_id: str, application: int) -> str:
+    """Return a sentence that says who sees a shard of one agent, or of every agent of an application."""
+    talking: QuerySet[Any] = UserProfile.objects.filter(application=application)
+    if agent_id:
+        sessions = Session.objects.filter(user__application=application, agent_id=agent_id)
+        talking = sessions.order_by().values("user").distinct()
+    number = talking[: COUNTED + 1].count()
+    people = f"more than {COUNTED:,} people" if number > COUNTED else "1 person" if number == 1 else f"{number} people"
+    return f"agent {agent_id}: {people} so far" if agent_id else f"every agent: {people} so far"
+
+
+def who_said_it(ages: Sequence[int]) -> str:
+    """Return a sentence with the number of people who said something and the ages of their accounts.
+
+    Args:
+        ages: the ages of the accounts in days, youngest first, as `account_ages` returns them.
+    """
+    number = len(ages)
+    if number == 0:
+        return "Learned from a test person only."
+    if number == 1:
+        return f"Learned from 1 person; their account is {_days(ages)} old."
+    people = f"more than {PEOPLE}" if number > PEOPLE else str(number)
+    whose = "their" if number <= LISTED else f"the {LISTED} youngest"
+    return f"Learned from {people} people; {whose} accounts are {_days(ages[:LISTED])} old."
+
+
+def _days(ages: Sequence[int]) -> str:
+    """Return numbers of days as text: `2, 5 and 400 days`."""
+    *others, last = map(str, ages)
+    return f"{', '.join(others)} and {last} days" if others else f"{last} day{pluralize(last)}"
+
+
+# --- candidates ---
+
+
+class Candidates(OperatorPage):
+    """Candidates without a decision, newest first."""
+
+    route, name, title = "waiting/", "waiting", "Pending decisions"
+    needs = (SEE_ITEMS,)
+    template_name = "operator/releases/waiting.html"
+
+    @cached_property
+    def found(self) -> tuple[list[MemoryAtom], MemoryAtom | None]:
+        """A page of candidates, and the last of them if more follow."""
+        before = self.number("before")
+        found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
+        return first_of(found if before is None else found.filter(pk__lt=before), PAGE)
+
+    def context(self) -> dict[str, Any]:
+        items, more = self.found
+        return {"items": [(item, agent_of(item)) for item in items], "more_before": more}
+
+    def people(self) -> Collection[int]:
+        """Return the people of the shown candidates."""
+        return [person for atom in self.found[0] for person in people_of(atom)]
+
+
+class CandidateView(OperatorView):
+    """A view of one candidate."""
+
+    needs = (SEE_ITEMS,)
+
+    @cached_property
+    def candidate(self) -> MemoryAtom:
+        """The candidate of the URL. A candidate that is no longer in memory is not found."""
+        found = MemoryAtom.objects.active().candidates().select_related("stream", "user", "source_session")
+        return get_object_or_404(found, pk=self.kwargs["candidate"])
+
+    def people(self) -> Collection[int]:
+        """Return the person of the candidate."""
+        return people_of(self.candidate)
+
+    @property
+    def next_page(self) -> HttpResponse:
+        """Redirect the operator after a decision."""
+        cache.delete(_waiting_key())
+        return HttpResponseRedirect(page_url(Release, "waiting"))
+
+
+class ReleaseCandidate(CandidateView, OperatorPage):
+    """Show the messages of a candidate and who sent them, and edit the text to share."""
+
+    route, name, title = "waiting/<int:candidate>/", "candidate", "Release to others"
+    template_name = "operator/releases/candidate.html"
+
+    def has_permission(self) -> bool:
+        needed = "moments_app.add_release" if self.request.method == "POST" else "moments_app.view_release"
+        return self.request.user.has_perm(needed)
+
+    def context(self) -> dict[str, Any]:
+        atom = self.candidate
+        turns = source_turns(atom) if may_see(self.request, Message) else []
+        return {
+            "atom": atom,
+            "wording": self.request.POST.get("wording", atom.content),
+            "audience": audience(agent_of(atom), atom.stream.application_pk),
+            "others": said_the_same(atom).exclude(pk=atom.pk)[:PAGE],
+            "who_said_it": who_said_it(account_ages(atom)),
+            "entries": entries(self.request, turns),
+            "last_turn": turns[-1] if turns else None,
+            "missing": len(atom.source_message_ids) - len(turns),
+            "may_release": self.request.user.has_perm("moments_app.add_release"),
+        }
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form = WordingForm(request.POST)
+        if not form.is_valid():
+            return self.page(problem=f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+        try:
+            made = release(self.candidate, **form.cleaned_data, actor=self.actor)
+        except CannotRelease as error:
+            return self.page(problem=str(error))
+        whom = audience(made.stream.agent_id, made.stream.application_pk)
+        self.log(made, "Released.", f"Released to the users of {whom}.")
+        return self.next_page
+
+
+class KeepPrivate(CandidateView):
+    """Keep a candidate private."""
+
+    route, name = "waiting/<int:candidate>/keep/", "keep"
+
+    def has_permission(self) -> bool:
+        return self.request.user.has_perm("moments_app.add_release")
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        try:
+            decline(self.candidate, actor=self.actor)
+        except CannotRelease as error:
+            raise Http404 from error
+        messages.success(request, "Not released. Only the person from whom the item was learned can see it.")
+        return self.next_page
+
+
+# --- releases ---
+
+
+class ReleaseForm(FormPage[Release]):
+    """The page of a release: its audience, its sources, and possible actions."""
+
+    before = "operator/releases/release.html"
+
+    @cached_property
+    def sources(self) -> list[ReleaseSource]:
+        """The sources of the release, for operators who may see messages."""
+        found = self.row.sources.select_related("user", "atom")
+        return list(found) if self.request.user.has_perm(SEE_ITEMS) else []
+
+    def people(self) -> Collection[int]:
+        """Return the people who are its sources."""
+        return [source.user_id for source in self.sources]
+
+    def context(self) -> dict[str, Any]:
+        made = self.row
+        return {
+            "release": made,
+            "audience": audience(made.stream.agent_id, made.stream.application_pk),
+            "sources": self.sources,
+            "wider": made.wider.standing().select_related("stream"),
+            "replaced_by": made.replaced_by.first(),
+            "may_change": made.revoked_at is None and self.admin.has_release_permission(self.request),
+        }
+
+
+class RevokeRelease(RowAction[Release]):
+    """Revoke a release."""
+
+    route, name, permission = "<int:pk>/revoke/", "revoke", "release"
+
+    def change(self, made: Release) -> str:
+        message = "Revoked. Other people's contexts and searches no longer include it."
+        self.attempt(made, partial(revoke, made, actor=self.actor), log="Revoked.", message=message, about=str(made))
+        return change_url(made)
+
+
+class ExtendRelease(RowAction[Release]):
+    """Share a release of one agent with the users of every agent."""
+
+    route, name, permission = "<int:pk>/extend/", "extend", "release"
+
+    def change(self, made: Release) -> str:
+        message = "Released to the users of every agent."
+        self.attempt(made, partial(extend, made, actor=self.actor), log="Extended.", message=message)
+        return change_url(made)
+
+
+class RewordRelease(RowAction[Release]):
+    """Replace a release with another wording."""
+
+    route, name, permission = "<int:pk>/reword/", "reword", "release"
+
+    def change(self, made: Release) -> str:
+        form = WordingForm(self.request.POST)
+        if not form.is_valid():
+            messages.error(self.request, f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+            return change_url(made)
+        again = partial(reword, made, **form.cleaned_data, actor=self.actor)
+        self.attempt(
+            made, again, log="Reworded.", message="Released with the new wording. The previous release is revoked."
+        )
+        return change_url(Release.objects.filter(replaces=made).first() or made)
 
 
 @admin.register(Release)

@@ -1,4 +1,4 @@
-"""The lists of sessions, of rolling summaries, and of receipts of served contexts."""
+"""The lists of sessions, of rolling summaries, of receipts of served contexts, and of archives."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,7 +43,7 @@ from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
 from sessions_app.admin.links import GIST, link_to, marked, titled, turn_url
 from sessions_app.admin.views.base import FormPage, actor_of
-from sessions_app.models import Session
+from sessions_app.models import Archive, Session
 from sessions_app.transcript.append import CONTEXT_ID
 from sessions_app.transcript.search import Mention, find_sessions
 
@@ -340,3 +340,19 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     @admin.display(description="Layers")
     def layers(self, receipt: ContextReceipt) -> str:
         return ", ".join(f"{name} {tokens}" for name, tokens in tokens_by_layer(receipt).items())
+
+
+@admin.register(Archive)
+class ArchiveAdmin(ReadOnlyAdmin):
+    """The archived turns of one session and month, stored in a file."""
+
+    list_display = ("name", "session", "user", "month", "turns", "turn_count", "byte_count")
+    tells_of_people = False
+    list_select_related = ("session", "user")
+    open_lookups = ("session__id__exact",)
+    ordering = ("-id",)
+    when_empty = "No archives yet. Retention archives turns that are past their retention period."
+
+    @admin.display(description="Turns")
+    def turns(self, archive: Archive) -> str:
+        return f"{archive.first_sequence}–{archive.last_sequence}"

@@ -8,11 +8,10 @@ from django import forms
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
-from moments_app.context.assemble import Envelope, kept_context, kept_lines, preview
+from moments_app.context.assemble import PLANS, ContextRequest, Envelope, kept_context, kept_lines, preview
 from moments_app.context.layers import ALWAYS
 from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.render import FORMATS
-from moments_app.context.request import PLANS, ContextRequest
 from moments_app.interfaces.api.context import context_data
 from moments_app.operator.addresses import Pages
 from moments_app.operator.context_view import BAR, ShownLine, shown_layers

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import BASE_DIR, RollingSummarySettings
 from moments_app.models import Job, Summary
-from moments_app.turns.tool_pairs import pair_safe_boundary, tool_calls
+from moments_app.turns.engine_input import pair_safe_boundary, tool_calls
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.commands import printed
 from tests.support.exports import AT, as_array, as_lines, as_zip, chatgpt, claude, node, said

@@ -6,9 +6,9 @@ from django.test import Client
 from django.urls import reverse
 
 from memory_extras.lab.inspection import inspect
+from moments_app.context import receipts
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.models.stream import USER_DEFAULTS
-from moments_app.recall import accesses
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.models import Session, UserProfile
@@ -106,7 +106,7 @@ class TestThePage:
 
     def test_a_search_does_not_count_as_access(self, root: Client, session: Session) -> None:
         page(root, url(), user_id="ada", query="harpsichord")
-        accesses.waiting.flush()
+        receipts.waiting_accesses.flush()
         assert MemoryAtom.objects.get().access_count == 0
 
     def test_an_unknown_user_is_reported_with_similar_ids(self, root: Client, session: Session) -> None:

@@ -21,7 +21,7 @@ from memoryproject.database import clocks
 from memoryproject.schedules import put_schedules_back, run_schedule, schedules
 from memoryproject.status.checks import judge
 from memoryproject.status.site_state import State
-from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.worker import recover_jobs
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
 from moments_app.models.embedding import KINDS
 from sessions_app.clock import PUT_BACK, Times, put_back, report

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memoryproject.embeddings import address
+from memoryproject.embeddings import NOWHERE, read_address
 from tests.support.embeddings import post, serving
 from tests.support.small_model import WIDTH, write_model
 from tests.support.waiting import wait_until
@@ -22,7 +22,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server whose model knows a few words."""
     folder = tmp_path_factory.mktemp("embeddings")
     with serving(folder, str(write_model(folder / "small"))):
-        yield address.read(folder)
+        yield read_address(folder)
 
 
 def test_vectors_are_returned_in_order_as_floats_or_base64(url: str) -> None:
@@ -59,7 +59,7 @@ def test_the_server_removes_its_address_at_exit_and_reports_a_model_that_cannot_
 ) -> None:
     with serving(tmp_path, str(write_model(tmp_path / "small"))) as process:
         assert psutil.Process(process.pid).num_threads() <= 4
-    assert address.read(tmp_path) == address.NOWHERE
+    assert read_address(tmp_path) == NOWHERE
     with pytest.raises(AssertionError), serving(tmp_path, str(tmp_path / "missing")):
         pass
     assert "The embeddings model can't be loaded" in capfd.readouterr().err
@@ -69,7 +69,7 @@ def test_a_request_that_is_waiting_when_the_server_stops_is_refused(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with serving(tmp_path) as process, ThreadPoolExecutor(1) as client:
-        asked = client.submit(post, address.read(tmp_path), input=["The kiln is warm again. " * 100] * 500)
+        asked = client.submit(post, read_address(tmp_path), input=["The kiln is warm again. " * 100] * 500)
         server = psutil.Process(process.pid)
         wait_until(lambda: sum(server.cpu_times()[:2]) > 2)  # it computes vectors
         process.terminate()

@@ -14,10 +14,9 @@ from pytest_django.fixtures import Settings
 
 from memoryproject import asgi
 from memoryproject.serving import anonymous_throttle
-from memoryproject.serving.addresses import subscriber
-from memoryproject.serving.anonymous_throttle import Buckets, Strangers, address_of, secret_of
-from sessions_app.authenticated_cache import PROVEN
+from memoryproject.serving.anonymous_throttle import Buckets, Strangers, address_of, secret_of, subscriber
 from sessions_app.models import ApiKey
+from sessions_app.process_cache import PROVEN
 from tests.support.live import live_site
 
 pytestmark = pytest.mark.django_db(transaction=True)

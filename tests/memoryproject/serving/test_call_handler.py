@@ -8,15 +8,14 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from memoryproject.serving.call_handler import CallHandler, Handlers
-from memoryproject.serving.content_policy import ContentPolicyMiddleware
+from memoryproject.serving.call_handler import CallHandler, ContentPolicyMiddleware, Handlers
 from tests.support.api import Api
 
 HOST, BODY = {"HTTP_HOST": "localhost"}, '{"user_id": "ada", "messages": [{"role": "user", "content": "Hello."}]}'
 # Decide for each new middleware: calls by key pass through these, and through none of `MIDDLEWARE_OF_PAGES`.
 OF_EVERY_REQUEST = (
     "django.middleware.security.SecurityMiddleware",
-    "memoryproject.serving.content_policy.ContentPolicyMiddleware",
+    "memoryproject.serving.call_handler.ContentPolicyMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "sessions_app.api.middleware.LimitsMiddleware",
     "sessions_app.api.middleware.DailyLimitsMiddleware",

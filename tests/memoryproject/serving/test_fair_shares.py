@@ -15,9 +15,8 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from memoryproject.serving import fair_shares
-from memoryproject.serving.fair_shares import Caller, FairShares, in_thread_of_caller
+from memoryproject.serving.fair_shares import Caller, FairShares, Refused, in_thread_of_caller
 from memoryproject.serving.front import Threads
-from memoryproject.serving.refused import Refused
 from sessions_app.database.statement_timeouts import Deadline, until
 from sessions_app.models import ApiKey, Application, Session, UserProfile
 from tests.support.http import status_of

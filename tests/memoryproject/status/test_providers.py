@@ -4,9 +4,8 @@ import pytest
 from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
-from memoryproject.status.providers import refusals
 from memoryproject.status.site_state import refused_providers
-from memoryproject.status.watchdog import ProviderChecks
+from memoryproject.status.watchdog import ProviderChecks, refusals
 from tests.support.openai_server import OpenAIServer, error
 from tests.support.waiting import wait_until
 

@@ -20,8 +20,7 @@ from moments_app.sessions.sweep import compact_sessions
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.people.delete_session import delete_session
-from sessions_app.people.erase import erase_user
+from sessions_app.people.erase import delete_session, erase_user
 from sessions_app.retention import read_archived as reading
 from sessions_app.retention.archive_files import CHUNK_BYTES
 from sessions_app.retention.read_archived import UNREADABLE, read_archived, with_readable_text, with_text

@@ -4,9 +4,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from moments_app.context import caches
-from moments_app.context.caches import KeptTurns
-from moments_app.context.input import LiveTurn
+from moments_app.context import input as caches
+from moments_app.context.input import KeptTurns, LiveTurn
 from moments_app.context.item import Item
 from moments_app.context.render import FORMATS
 from sessions_app.models import Message, UserProfile

@@ -14,13 +14,11 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.context import assemble, receipts
-from moments_app.context.assemble import preview, serve
-from moments_app.context.caches import KeptLayers
-from moments_app.context.input import LiveTurn
+from moments_app.context.assemble import ContextRequest, preview, serve
+from moments_app.context.input import KeptLayers, LiveTurn
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.layers.frame import POLICY
 from moments_app.context.render import FORMATS
-from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
@@ -360,7 +358,7 @@ class TestFreshness:
 
     @pytest.mark.slow
     def test_expired_layers_are_replaced(self, service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.context.caches.KEPT_SECONDS", 0)
+        monkeypatch.setattr("moments_app.context.input.KEPT_SECONDS", 0)
         monkeypatch.setattr(assemble, "KEPT_LAYERS", KeptLayers())
         context(service, refresh="true")
         context(service)

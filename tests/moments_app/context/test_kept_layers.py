@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from moments_app.context import caches
-from moments_app.context.caches import KeptLayers
-from moments_app.context.item import Item
+from moments_app.context import input as caches
+from moments_app.context.input import KeptLayers
+from moments_app.context.item import MOST_CUTS, Item
 from moments_app.context.plan import fill_budget
-from moments_app.context.priced import MOST_CUTS
 from moments_app.context.render import FORMATS
 
 LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It is called Nora.")], "moments": []}

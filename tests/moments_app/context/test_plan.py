@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moments_app.context.item import Item
+from moments_app.context.item import Item, PricedItem
 from moments_app.context.layers import LAYERS, standing_layers
 from moments_app.context.plan import STEP, BudgetTooSmall, FilledBudget, fill_budget
-from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 WORDS = "Nora ordered the element on Monday. It arrives on Thursday. Mats will fit it. "

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from moments_app.context import input as scenes
 from moments_app.context.input import read_input
 from moments_app.context.item import Item
-from moments_app.context.layers import user as layer
+from moments_app.context.layers.streams import user
 from moments_app.models import MemoryStream
 from moments_app.provenance.correct import correct, correcting
 from sessions_app.models import Session, UserProfile
@@ -37,7 +37,7 @@ def items(session: Session) -> Sequence[Item]:
     session.user.refresh_from_db()
     source = read_input(session.user, session.session_id, "", applied=3_000, recall=None)
     assert source is not None
-    return layer.items(source)
+    return user(source)
 
 
 def lines(session: Session) -> list[str]:

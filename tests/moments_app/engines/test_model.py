@@ -26,10 +26,10 @@ from moments_app.engines.calls.moments import (
 )
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
-from moments_app.engines.questions import question_of
+from moments_app.engines.shared_call import question_of
 from moments_app.engines.transcript import Turn, fenced
 from sessions_app.text.invisible_characters import without_unseen
-from sessions_app.text.shorten import shorten_middle
+from sessions_app.text.length import shorten_middle
 from tests.support import openai_server as behave
 from tests.support.openai_server import OpenAIServer
 

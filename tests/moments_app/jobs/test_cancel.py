@@ -2,9 +2,9 @@
 
 import pytest
 
-from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.jobs.steer import cancel
+from moments_app.jobs.worker import recover_jobs
 from moments_app.models import FactEmbedding, Job, MemoryStream, Summary
 from moments_app.models.embedding import whose_memories
 from moments_app.models.job import CannotChange

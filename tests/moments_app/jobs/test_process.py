@@ -20,9 +20,9 @@ from memoryproject import schedules
 from memoryproject.schedules import UnknownSchedule, register_schedules, run_schedule
 from moments_app.jobs import process as jobs_process
 from moments_app.jobs.process import Process, UnknownProcess, process_named, processes
-from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.jobs.steer import cancel
+from moments_app.jobs.worker import recover_jobs
 from moments_app.models import EngineCall, Job, PromptResource, PromptVersion
 from moments_app.models.job import TASK
 from sessions_app.models import Event, Session, UserProfile

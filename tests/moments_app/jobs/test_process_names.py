@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from moments_app.jobs.recovery import is_gone, this_process
+from moments_app.jobs.worker import is_gone, this_process
 
-NAMED = "import django; django.setup(); from moments_app.jobs.recovery import this_process; print(this_process())"
+NAMED = "import django; django.setup(); from moments_app.jobs.worker import this_process; print(this_process())"
 NAME = [sys.executable, "-c", NAMED]
 
 

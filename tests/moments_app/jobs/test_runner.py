@@ -9,8 +9,8 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.recovery import Recovered, recover_jobs
 from moments_app.jobs.runner import run_job
+from moments_app.jobs.worker import Recovered, recover_jobs
 from moments_app.models import EngineCall, Job
 from moments_app.models.job import CannotChange
 from sessions_app.models import Message, Session, UserProfile

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import Moment
-from moments_app.operator import moment_chain
+from moments_app.operator.admin import moment as moment_chain
 from sessions_app.models import UserProfile
 from tests.support.moments import remember
 from tests.support.operator import operator

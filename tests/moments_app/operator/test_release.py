@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.models import Cause, MemoryAtom, Release
-from moments_app.operator.views.release import who_said_it
+from moments_app.operator.admin.release import who_said_it
 from moments_app.streams.release import PEOPLE, release
 from sessions_app.models import UserProfile
 from tests.support.operator import operator

@@ -12,8 +12,8 @@ from django.urls import reverse
 from moments_app.interfaces.api.streams import IGNORED
 from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
+from moments_app.operator.admin.stream import PAGE
 from moments_app.operator.diff import word_diff
-from moments_app.operator.views.stream import PAGE
 from sessions_app.models import UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of

@@ -25,7 +25,6 @@ from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Memo
 from moments_app.models.job import TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
-from moments_app.recall import accesses
 from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
@@ -118,7 +117,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
     assert OwnText.objects.filter(user=user).exists()
     served_lines.waiting.flush()
     receipts.waiting.flush()
-    accesses.waiting.flush()
+    receipts.waiting_accesses.flush()
     service.get("memory/context", **asked)  # and a receipt that is not written yet
     _key, text_of_key = ApiKey.objects.issue(marker, user=user, scope="admin")
     Api(text_of_key).patch(f"users/{name}", summary=f"Still {marker}.")
@@ -161,15 +160,15 @@ def test_row_11_an_erased_person_leaves_no_trace(
     bo = plant("zqbo", service, archive_folder)
     receipts.waiting.flush()
     served_lines.waiting.flush()
-    accesses.waiting.flush()
+    receipts.waiting_accesses.flush()
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 19
-    for noted in (receipts.waiting, accesses.waiting, served_lines.waiting):
+    for noted in (receipts.waiting, receipts.waiting_accesses, served_lines.waiting):
         noted.flush()
     told = holdings(ada)
     erased = erase_user(ada.user_id, application=DEFAULT, actor="operator:root")
-    for noted in (receipts.waiting, accesses.waiting, served_lines.waiting):
+    for noted in (receipts.waiting, receipts.waiting_accesses, served_lines.waiting):
         noted.flush()
     assert traces("zqada", archive_folder) == []
     assert rows_of(bo) == before

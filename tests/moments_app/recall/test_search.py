@@ -14,14 +14,13 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from moments_app.context.assemble import preview
-from moments_app.context.request import ContextRequest
+from moments_app.context import receipts
+from moments_app.context.assemble import ContextRequest, preview
 from moments_app.jobs.runner import run_job
 from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
-from moments_app.recall import accesses
 from moments_app.recall.fusion import MOMENT_SHARE
 from moments_app.recall.request import MOST_WORDS, RecallRequest
 from moments_app.recall.results import Result
@@ -610,7 +609,7 @@ class TestAccess:
         with CaptureQueriesContext(connection) as captured:
             service.get("memory/context", user_id="ada", session_id="s1", query="harpsichord")
         assert not any("access_count =" in query["sql"] for query in captured)
-        accesses.waiting.flush()
+        receipts.waiting_accesses.flush()
         [listed, unlisted] = service.get(f"streams/{stream.stream_id}/atoms", user_id="ada").json()["atoms"][::-1]
         assert (listed["atom_id"], listed["access_count"]) == (str(atom.atom_id), 4)
         assert listed["last_accessed_at"] is not None and listed["rag_indexed"] is False
@@ -620,7 +619,7 @@ class TestAccess:
         note(own_stream(ada), "Plays the harpsichord.", "fact")
         say(ada, "Hello.", "Hi.")
         preview(ada, "s1", ContextRequest(query="harpsichord", recall=RecallRequest("harpsichord")))
-        accesses.waiting.flush()
+        receipts.waiting_accesses.flush()
         assert not MemoryAtom.objects.filter(access_count__gt=0).exists()
 
     def test_an_access_to_a_deleted_fact_is_ignored(self, service: Api, ada: UserProfile) -> None:
@@ -628,7 +627,7 @@ class TestAccess:
         gone, there = note(stream, "Plays the harpsichord.", "fact"), note(stream, "Sold a harpsichord.", "fact")
         service.post("memory/search", user_id="ada", query="harpsichord")
         gone.delete()
-        accesses.waiting.flush()
+        receipts.waiting_accesses.flush()
         there.refresh_from_db()
         assert there.access_count == 1
 

@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
 from moments_app.models import EngineCall, Job
-from moments_app.reports.estimate import Estimate, estimate
+from moments_app.reports.cost import Estimate, estimate
 from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile
 from tests.support.commands import printed

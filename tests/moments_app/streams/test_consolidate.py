@@ -12,14 +12,13 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import Cause, Job, MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import add_atoms, is_due
-from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
+from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput
 from moments_app.streams.curate import evict
 from moments_app.streams.edit_profile import pin_text
-from moments_app.streams.lines import ConsolidatedText
 from moments_app.streams.texts import CannotUndo, let_wait, undo
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
-from sessions_app.text.shorten import cut_lines
+from sessions_app.text.length import cut_lines
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits

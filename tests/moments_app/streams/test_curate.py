@@ -5,15 +5,13 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from moments_app.context.assemble import preview
-from moments_app.context.request import ContextRequest
+from moments_app.context.assemble import ContextRequest, preview
 from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
-from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
+from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput, Line
 from moments_app.streams.curate import CannotCurate, evict, move, restore
-from moments_app.streams.lines import ConsolidatedText, Line
 from sessions_app.models import Session, UserProfile
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import START, talk

@@ -21,7 +21,7 @@ from moments_app.turns import served_lines
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
-from sessions_app.text.shorten import cut_words
+from sessions_app.text.length import cut_words
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api

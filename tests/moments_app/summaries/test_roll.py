@@ -12,8 +12,8 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import RollingSummarySettings
 from moments_app.context import receipts
-from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job, run_taken
+from moments_app.jobs.worker import recover_jobs
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS, WINDOW
 from sessions_app.models import Event, Session, UserProfile

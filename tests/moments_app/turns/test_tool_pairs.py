@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moments_app.turns.tool_pairs import pair_safe_boundary
+from moments_app.turns.engine_input import pair_safe_boundary
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from sessions_app.api import authentication
-from sessions_app.authenticated_cache import PROVEN
 from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.process_cache import PROVEN
 from tests.support.api import Api
 from tests.support.transcript import messages, talk
 

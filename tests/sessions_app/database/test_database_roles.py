@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.apps import own_logins
 from memoryproject.schedules import schedules
-from memoryproject.status.health import readiness
+from memoryproject.status.checks import readiness
 from moments_app.models import EmbeddingModel, Job, Moment
 from moments_app.models.embedding import KINDS
 from moments_app.moments.build import BuildMoments

@@ -16,8 +16,7 @@ from moments_app.models import Job
 from moments_app.models.job import TASK
 from sessions_app.models import Archive, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.people.delete_session import delete_session
-from sessions_app.people.erase import erase_user
+from sessions_app.people.erase import delete_session, erase_user
 from sessions_app.retention.read_archived import read_archived
 from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from memoryproject.groups import groups
+from memoryproject.logins import groups
 from sessions_app.models import Application, Event, Session
 from sessions_app.security.staff import ROLES, invitation_to, invite, role_of, state_of
 from tests.support.operator import operator

@@ -19,8 +19,7 @@ from moments_app.reports.housekeeping import Tidied, housekeeping
 from sessions_app.limited_operators import operating_in
 from sessions_app.models import Application, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.people.delete_session import delete_session
-from sessions_app.people.erase import erase_user
+from sessions_app.people.erase import delete_session, erase_user
 from sessions_app.people.export import export_user
 from sessions_app.people.import_user import import_user
 from sessions_app.transcript.append import NewMessage, append

@@ -8,7 +8,7 @@ import pytest
 from memory_extras.lab.models import Probe
 from memory_extras.lab.probes.trial import try_probes
 from memory_extras.lab.trials.try_prompt import try_prompt
-from moments_app.context.caches import KEPT_LAYERS
+from moments_app.context.input import KEPT_LAYERS
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.sessions.digest import DigestSession

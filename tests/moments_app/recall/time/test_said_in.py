@@ -11,9 +11,8 @@ from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from moments_app.context.assemble import Envelope, preview
+from moments_app.context.assemble import ContextRequest, Envelope, preview
 from moments_app.context.item import Item
-from moments_app.context.request import ContextRequest
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.said_in import recall_with_span

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.tokens import COUNTS, texts
-from sessions_app.text.tokens import estimate_tokens
+from sessions_app.text.length import estimate_tokens
 
 MOST_SHORT = 0.9  # the minimum ratio of the estimate to a real count
 REAL = json.loads(COUNTS.read_text())

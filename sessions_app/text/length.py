@@ -1,9 +1,10 @@
-"""Estimated token counts. They depend only on the text, because real tokenizers need large tables.
+"""The length of texts: estimated token counts, and functions that shorten texts.
 
-The estimate is a weighted count of the units that tokenizers split a text into: words, long words, digits, punctuation,
-characters of other scripts. The weights were fitted to the larger count of two real tokenizers (OpenAI's `cl100k_base`
-and `o200k_base`) over prose in several languages, code and JSON. `python -m benchmarks.tokens` measures the accuracy
-(docs/benchmarks.md). The estimate of a text never exceeds the sum of the estimates of its lines.
+Token counts depend only on the text, because real tokenizers need large tables. The estimate is a weighted count of the
+units that tokenizers split a text into: words, long words, digits, punctuation, characters of other scripts. The
+weights were fitted to the larger count of two real tokenizers (OpenAI's `cl100k_base` and `o200k_base`) over prose in
+several languages, code and JSON. `python -m benchmarks.tokens` measures the accuracy (docs/benchmarks.md). The estimate
+of a text never exceeds the sum of the estimates of its lines.
 """
 
 import json
@@ -110,3 +111,50 @@ def _digits_of_scripts(text: str, latin: bytes, other: str) -> int:
     if not any(map(str.isdecimal, other)):
         return 0
     return len(_GROUP_OF_DIGITS.findall(text)) - len(_GROUP_OF_DIGITS.findall(latin.decode("latin-1")))
+
+
+def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
+    """Shorten a long text to its beginning and end.
+
+    Args:
+        max_chars: The maximum number of characters to keep, not counting the notice in the middle.
+        hint: Where the whole text can be read.
+
+    Returns:
+        The shortened text, or the text itself if it is short enough.
+    """
+    left_out = len(text) - max_chars
+    if left_out <= 0:
+        return text
+    head = (max_chars + 1) // 2
+    tail = max_chars - head
+    notice = f" … [{left_out:,} characters left out{f'; the whole: {hint}' if hint else ''}] … "
+    return text[:head] + notice + (text[-tail:] if tail else "")
+
+
+def cut_words(text: str, most: int) -> str:
+    """Return at most `most` words, cut at the end of a sentence if possible, otherwise at a word."""
+    text = " ".join(text.split())
+    parts = text.split(" ")
+    if len(parts) <= most:
+        return text
+    kept = " ".join(parts[:most])
+    end = max(kept.rfind(mark) for mark in (". ", "! ", "? ", "。"))
+    return kept[: end + 1] if end > 0 else kept
+
+
+def cut_lines(text: str, most: int) -> str:
+    """Return at most `most` words, cut at a line or sentence. Line breaks stay."""
+    kept: list[str] = []
+    left = most
+    for line in text.split("\n"):
+        words = line.split()
+        if len(words) > left:
+            short = " ".join(words[:left])
+            end = max(short.rfind(mark) for mark in (". ", "! ", "? "))
+            if end > 0 or not kept:
+                kept.append(short[: end + 1] if end > 0 else short)
+            break
+        kept.append(line)
+        left -= len(words)
+    return "\n".join(kept).strip()

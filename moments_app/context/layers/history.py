@@ -1,7 +1,7 @@
-"""`hot_turns`: the verbatim live window: all turns if they fit, otherwise the newest.
+"""`moments` and `summary`: what was said before the live window; and `hot_turns`: the live window, word for word.
 
-The newest round is always included. A tool call and its results are included together or not at all. Corrected turns
-keep their original words and are marked.
+All turns of the live window are included if they fit, otherwise the newest. The newest round is always included. A tool
+call and its results are included together or not at all. Corrected turns keep their original words and are marked.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,13 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
-from moments_app.context.caches import KEPT_TURNS
-from moments_app.context.input import ContextInput, LiveTurn, with_ends
+from moments_app.context.input import KEPT_TURNS, ContextInput, LiveTurn, with_ends
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
+from moments_app.models import Moment, Summary
+from moments_app.models.moment import LATEST_MOMENTS, MomentQuerySet
 from moments_app.turns.corrected import correction_marks, end_marks
-from moments_app.turns.tool_pairs import tool_calls
+from moments_app.turns.engine_input import tool_calls
 from sessions_app.models import Message
 
 USER, ASSISTANT, TOOL, SYSTEM = (
@@ -26,7 +27,100 @@ USER, ASSISTANT, TOOL, SYSTEM = (
 )
 
 
-def items(source: ContextInput) -> Sequence[Item]:
+def moments(source: ContextInput) -> Sequence[Item]:
+    """Return the checkpoint at the session's latest boundary and the latest moments, newest first.
+
+    Without a boundary, return only where to look.
+    """
+    latest = list(_latest(source)[:LATEST_MOMENTS])
+    event = Message.objects.boundaries_of(source.session).first()
+    return [_checkpoint(source, event), *map(moment_item, latest)] if event else _hints(source, latest)
+
+
+def _latest(source: ContextInput) -> MomentQuerySet:
+    return Moment.objects.for_user(source.user).defer("search_vector", "detail").newest_first()
+
+
+def _checkpoint(source: ContextInput, event: Message) -> Item:
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    parts = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "context", "recovery_hint")]
+    return Item(
+        " ".join(part for part in parts if part),
+        ref=f"rem://sessions/{source.session.session_id}/messages/{event.sequence}",
+        source_sequences=(0, event.sequence),
+        time=event.created_at,
+    )
+
+
+def moment_item(moment: Moment) -> Item:
+    """Return the line of a moment."""
+    return Item(
+        f"{moment.key}: {moment.summary}",
+        ref=moment.uri,
+        source_sequences=(moment.first_sequence, moment.last_sequence),
+        time=moment.ends_at,
+    )
+
+
+def _hints(source: ContextInput, latest: Sequence[Moment]) -> list[Item]:
+    if not latest:
+        return []
+    keys = ", ".join(moment.uri for moment in latest)
+    profile = source.user.uri
+    return [Item(f"This person's profile can be read at {profile}, their latest moments at {keys}.", profile)]
+
+
+def moments_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
+    """Return the moments that were the latest then."""
+    return [moment_item(moment) for moment in _latest(source).filter(ends_at__lte=as_of)[:LATEST_MOMENTS]]
+
+
+def summary(source: ContextInput) -> Sequence[Item]:
+    """Return the latest completed rolling summary of the session. Failed and unfinished summaries are ignored."""
+    latest = Summary.objects.latest_completed(source.session)
+    if latest is None:
+        return []
+    return [
+        Item(
+            latest.text,
+            ref=f"rem://sessions/{source.session.session_id}/summary",
+            source_sequences=(latest.start_sequence, latest.end_sequence),
+            time=latest.completed_at,
+        )
+    ]
+
+
+add_layer(
+    Layer(
+        "moments",
+        moments,
+        place=30,
+        tag="Moments",
+        title="Moments",
+        ceiling=0.10,
+        turn=2,
+        is_static=True,
+        items_then=moments_then,
+    )
+)
+add_layer(
+    Layer(
+        "summary",
+        summary,
+        place=40,
+        tag="CurrentConversation",
+        title="This conversation so far",
+        ceiling=0.15,
+        turn=3,
+        is_static=True,
+    )
+)
+
+
+# --- the live window ---
+
+
+def hot_turns(source: ContextInput) -> Sequence[Item]:
     """Return the live turns, oldest first. The older ones have a score of 0."""
     turns = [turn for turn in source.turns if turn.role != SYSTEM]
     if turns and turns[-1].role == USER and turns[-1].content == source.query != "":
@@ -98,12 +192,12 @@ def _paired(found: Sequence[Item]) -> list[Item]:
     return kept
 
 
-def items_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
+def hot_turns_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
     """Return the session's turns up to that time."""
     said = source.session.messages.turns().believed().filter(user_id=source.user.pk, created_at__lte=as_of)
     latest = said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit]
     turns = with_ends(source.user, [LiveTurn.of(message) for message in latest][::-1], as_of)
-    return items(replace(source, turns=turns))
+    return hot_turns(replace(source, turns=turns))
 
 
-add_layer(Layer("hot_turns", items, place=60, tag="RecentTurns", title="Recent turns", items_then=items_then))
+add_layer(Layer("hot_turns", hot_turns, place=60, tag="RecentTurns", title="Recent turns", items_then=hot_turns_then))
