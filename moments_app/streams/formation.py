@@ -431,12 +431,16 @@ def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[M
         for atom, item in both
         if item.draft.letter
     }
-    for atom, item in both:
-        ends = (input.known.get(each) or own[item.label, each] for each in item.draft.ends)
-        named = {pk for pk in ends if pk and pk != atom.pk}
-        if named and not atom._state.adding:  # it is new
-            facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
-            ended += [fact for fact in facts if end_by(fact, atom, cause)]
+    named = [
+        (atom, {input.known.get(each) or own[item.label, each] for each in item.draft.ends})
+        for atom, item in both
+        if item.draft.ends and not atom._state.adding  # it is new
+    ]
+    named.sort(key=lambda one: one[0].formed_at)
+    for place, (atom, ends) in enumerate(named, start=1):
+        ends -= {None, atom.pk, *(other.pk for other, its in named[place:] if atom.pk in its)}  # the later one stays
+        facts = MemoryAtom.objects.active().filter(pk__in=ends, formed_at__lte=atom.formed_at)
+        ended += [fact for fact in facts if end_by(fact, atom, cause)]
     return ended
 
 

@@ -189,6 +189,18 @@ def test_a_model_ends_nothing_by_an_invalid_letter(ada: UserProfile, model_serve
     assert not MemoryAtom.objects.filter(state="ended").exists()
 
 
+def test_of_two_statements_that_end_each_other_the_later_one_stays(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = append(ada, "s1", [said_on("2025-01-10", "I have a boat. No, I sold it.")]).session
+    model_server.queue(
+        answers("event 0 as A ends B: User has a boat.", "event 0 as B ends A: User sold the boat."),
+    )
+    assert form(session).result["ended"] == 1
+    states = dict(MemoryAtom.objects.values_list("content", "state"))
+    assert states == {"User has a boat.": "ended", "User sold the boat.": "active"}
+
+
 @pytest.mark.slow
 def test_small_talk_displaces_no_facts(ada: UserProfile, model_server: OpenAIServer) -> None:
     lasting = ["Ada is allergic to nuts.", "Ada's dog is called Rex."]
