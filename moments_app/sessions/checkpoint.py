@@ -20,8 +20,9 @@ from moments_app.engines.grounding import Grounds
 from moments_app.engines.interface import Engine
 from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
-from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
+from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
+from moments_app.models.correction import CorrectionState
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms, belonging_to
@@ -47,6 +48,7 @@ class DigestInput(ProcessInput):
         turns: sequences of the turns that the checkpoint replaces.
         source_ids: primary keys of the messages that the engine receives.
         said_at: the time of the last of them.
+        corrections: the state of the person's corrections before anything was read.
     """
 
     prompt_version: PromptVersion
@@ -55,6 +57,7 @@ class DigestInput(ProcessInput):
     turns: range
     source_ids: list[int]
     said_at: datetime
+    corrections: CorrectionState
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with another prompt."""
@@ -98,6 +101,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     Raises:
         CannotRun: the prompt resource has no active version.
     """
+    corrections = Correction.objects.for_user(session.user).state()
     before = live_turns(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
         return Skipped("nothing to compact")
@@ -111,7 +115,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
         return Skipped("nothing to compact")
-    return input_of(session, shown, end, known, digest_prompt(session))
+    return input_of(session, shown, end, known, digest_prompt(session), corrections)
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
@@ -161,12 +165,20 @@ def digest_prompt(session: Session) -> PromptVersion:
     return prompt_in_force(SESSION_DIGEST_URI, session)
 
 
-def input_of(session: Session, shown: Sequence[Message], end: int, known: str, prompt: PromptVersion) -> DigestInput:
+def input_of(
+    session: Session,
+    shown: Sequence[Message],
+    end: int,
+    known: str,
+    prompt: PromptVersion,
+    corrections: CorrectionState,
+) -> DigestInput:
     """Return the input of a checkpoint.
 
     Args:
         shown: the live turns before `end` that no moment holds, as engines read them.
         known: what is known about the other turns.
+        corrections: the state of the person's corrections before anything was read.
     """
     most = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
@@ -182,6 +194,7 @@ def input_of(session: Session, shown: Sequence[Message], end: int, known: str, p
         turns=range(session.live_from_sequence, end),
         source_ids=[turn.pk for turn in shown],
         said_at=shown[-1].created_at if shown else session.last_activity_at,
+        corrections=corrections,
     )
 
 

@@ -9,7 +9,17 @@ from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
-from moments_app.jobs.process import Lane, Moved, Process, Progress, Skipped, complete, locked_session, session_of
+from moments_app.jobs.process import (
+    Lane,
+    Moved,
+    Process,
+    Progress,
+    Skipped,
+    complete,
+    locked_session,
+    refuse_corrected,
+    session_of,
+)
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
@@ -58,11 +68,12 @@ class DigestSession(Process[DigestInput, Digested]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: another job left a boundary in the meantime.
+            Moved: another job left a boundary, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         if session.live_from_sequence != input.session.live_from_sequence:
             raise Moved("The live window changed while the engine was working.")
+        refuse_corrected(input.session.user, input.corrections)
         complete(job, "session_digested", leave_digest(job, session, input, answer))
 
     def rewind(self, job: Job) -> bool:

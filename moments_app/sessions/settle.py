@@ -26,9 +26,19 @@ from moments_app.engines import Caller, engine_name
 from moments_app.engines.calls.moments import KnownMoment
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
-from moments_app.jobs.process import ClaimLost, Lane, Moved, Process, Progress, Skipped, Waits, no_progress
+from moments_app.jobs.process import (
+    ClaimLost,
+    Lane,
+    Moved,
+    Process,
+    Progress,
+    Skipped,
+    Waits,
+    no_progress,
+    refuse_corrected,
+)
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
-from moments_app.models import Circuit, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
+from moments_app.models import Circuit, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import division
 from moments_app.moments.division import Built, Division, builder, divide, store_each
@@ -317,8 +327,7 @@ def _refuse_what_moved(input: SettleInput) -> None:
         raise Moved("Moments that the engine received were changed or deleted.")
     if not all(one.build.drafts_hold() for one in input.sessions if one.build):
         raise Moved("Drafts of moments were deleted.")
-    if Correction.objects.for_user(input.user).state() != input.corrections:
-        raise Moved("Facts were corrected while the engine was working.")
+    refuse_corrected(input.user, input.corrections)
 
 
 def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:

@@ -29,10 +29,12 @@ from moments_app.jobs.process import (
     complete,
     locked_session,
     prompt_in_force,
+    refuse_corrected,
     session_of,
 )
 from moments_app.jobs.workload import Workload, tokens_of
-from moments_app.models import ContextReceipt, Job, PromptResource, PromptVersion, Summary
+from moments_app.models import ContextReceipt, Correction, Job, PromptResource, PromptVersion, Summary
+from moments_app.models.correction import CorrectionState
 from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.engine_input import end_of_round, engine_turn
@@ -61,6 +63,7 @@ class SummaryInput(ProcessInput):
         summary: the version to write, which is `processing`.
         source_ids: primary keys of its source messages, including those of the base that are still in the window.
         unreadable: ranges of archived turns that it should have covered too.
+        corrections: the state of the person's corrections before the turns were read.
     """
 
     prompt_version: PromptVersion
@@ -68,6 +71,7 @@ class SummaryInput(ProcessInput):
     request: SummaryRequest
     source_ids: list[int]
     unreadable: list[SequenceRange]
+    corrections: CorrectionState
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with another prompt."""
@@ -106,6 +110,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         if summary is None:
             return Skipped("no round has ended since the last summary")
         base = summary.base
+        corrections = Correction.objects.for_user(session.user).state()
         messages, unreadable = _new_messages(session, summary)
         if unreadable and job.attempts < settings.JOBS.max_attempts:
             raise ArchiveError(MISSING)
@@ -126,6 +131,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
             ),
             source_ids=_still_in_window(session, base, summary.start_sequence) + [message.pk for message in messages],
             unreadable=unreadable,
+            corrections=corrections,
         )
 
     def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> Rolled:
@@ -140,12 +146,13 @@ class RollSummary(Process[SummaryInput, Rolled]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the version was given up in the meantime.
+            Moved: the version was given up, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
             raise Moved("The version of the summary was abandoned while the engine was working.")
+        refuse_corrected(session_of(job).user, input.corrections)
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids
