@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from django.conf import settings
-from django.db.models import F, FloatField
+from django.db.models import F, FloatField, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Floor, Greatest
 from pydantic import ValidationError
@@ -462,14 +462,16 @@ def end_named(
     cause = Cause(f"job:{job.job_id}")
     ended: list[MemoryAtom] = []
     named = [
-        (atom, {input.known.get(each) or letters[atom.stream_id, each] for each in item.draft.ends})
+        (atom, {pk for each in item.draft.ends if (pk := input.known.get(each) or letters[atom.stream_id, each])})
         for atom, item in zip(atoms, formed.candidates, strict=True)
         if item.draft.ends and not atom._state.adding  # it is new
     ]
     named.sort(key=lambda one: one[0].formed_at)
     for place, (atom, ends) in enumerate(named, start=1):
-        ends -= {None, atom.pk, *(other.pk for other, its in named[place:] if atom.pk in its)}  # the later one stays
-        facts = MemoryAtom.objects.active().filter(pk__in=ends, formed_at__lte=atom.formed_at)
+        ends -= {atom.pk, *(other.pk for other, its in named[place:] if atom.pk in its)}  # the later one stays
+        corrected = MemoryAtom.objects.filter(pk__in=ends, is_wrong=True).exclude(ended_by="")  # since the claim
+        same = Q(pk__in=ends) | Q(pk__in=corrected.values("replaced_by"))
+        facts = MemoryAtom.objects.active().filter(same, formed_at__lte=atom.formed_at)
         ended += [fact for fact in facts if end_by(fact, atom, cause)]
     return ended
 

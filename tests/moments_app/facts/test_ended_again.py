@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import Contradiction, MemoryAtom, Retraction
+from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import curate
@@ -21,6 +22,7 @@ from sessions_app.people.import_user import import_user
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.concurrency import on_its_own_connection
 from tests.support.jobs import work_off
 from tests.support.lives import MOVES, say, told_a_life
 from tests.support.openai_server import OpenAIServer
@@ -166,6 +168,26 @@ def test_a_model_ends_statements_of_its_own_answer(ada: UserProfile, service: Ap
     assert (job.result["ended"], job.result["dropped"]) == (1, {})
     turn, *_ = service.post("memory/search", user_id="ada", query="boat pier", kinds=["turn"]).json()["results"]
     assert turn["content"] == f"{said['2025-01-10']} (since 3 March 2025: User sold the boat on 3 March 2025.)"
+
+
+def test_a_model_ends_a_fact_that_was_corrected_during_the_call(ada: UserProfile, model_server: OpenAIServer) -> None:
+    before, after, over = (
+        "Ada rents a garage in Lima Street.",
+        "Ada rents a garage in Lisa Street.",
+        "Ada left the garage.",
+    )
+    model_server.queue(answers(item(before)))
+    say(ada, "s1", "2025-01-10", before)
+    fact = MemoryAtom.objects.get()
+
+    def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
+        on_its_own_connection(lambda: correct(fact, correcting(after), requested_by="test"))
+        answers(item(over, "ends 1"))(handler, body)
+
+    model_server.queue(meanwhile)
+    say(ada, "s2", "2025-02-10", over)
+    states = dict(MemoryAtom.objects.values_list("content", "state"))
+    assert states == {before: "ended", after: "ended", over: "active"}
 
 
 def test_a_model_ends_nothing_by_an_invalid_letter(ada: UserProfile, model_server: OpenAIServer) -> None:
