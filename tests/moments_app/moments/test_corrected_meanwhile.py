@@ -19,7 +19,7 @@ from tests.support.concurrency import on_its_own_connection
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note
-from tests.support.transcript import arrived_when_said, talk
+from tests.support.transcript import arrived_when_said, talk, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -159,3 +159,18 @@ def test_a_digest_or_summary_in_flight_does_not_restore_what_was_retracted(
     held_until(lambda: retract(session, [0], reason="test", requested_by="test"), process, session, quoting_server)
     work_off()
     assert ("lovely" in left(), "Maya" in left()) == (True, False)
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary"])
+def test_a_digest_or_summary_that_continues_another_reads_it_as_corrected(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    run(process, session)
+    assert "Maya" in left()
+    append(ada, "s1", turns(4, first=2))
+    fix(fact)
+    quoting_server.requests.clear()
+    run(process, session)
+    [asked] = [body["messages"][1]["content"] for body in quoting_server.requests]
+    assert ("Mia" in asked, "Maya" in asked) == (True, False)
