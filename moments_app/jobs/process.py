@@ -19,9 +19,10 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
 
 from moments_app.engines import Caller
-from moments_app.models import Circuit, Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models import Circuit, Correction, Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models.correction import CorrectionState
 from moments_app.models.job import TITLES, JobQuerySet
-from sessions_app.models import Event, Message, Session
+from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
 Progress = Callable[[int, int], None]  # finished steps, total steps
@@ -392,6 +393,16 @@ def locked_session(job: Job) -> Session:
     if session.retraction_count != claimed.retraction_count:
         raise Moved("Turns were retracted while the engine was working.")
     return session
+
+
+def refuse_corrected(user: UserProfile, corrections: CorrectionState) -> None:
+    """Raise `Moved` if facts of a person were corrected since the claim, or a correction was undone.
+
+    Args:
+        corrections: the state of the person's corrections before the claim read anything.
+    """
+    if Correction.objects.for_user(user).state() != corrections:
+        raise Moved("Facts were corrected while the engine was working.")
 
 
 def complete(job: Job, event: str, result: dict[str, Any]) -> None:

@@ -19,8 +19,8 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentRequest
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
-from moments_app.jobs.process import Moved, ProcessInput, Progress, prompt_in_force
-from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptVersion
+from moments_app.jobs.process import Moved, ProcessInput, Progress, prompt_in_force, refuse_corrected
+from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.moment import WRITTEN, moment_key
 from moments_app.moments.journey import KnownBefore, told
@@ -105,8 +105,7 @@ class BuildInput(ProcessInput):
             raise Moved("Moments that the engine received were changed or deleted.")
         if not self.drafts_hold():
             raise Moved("Drafts of moments were deleted.")
-        if self.corrections != Correction.objects.for_user(self.session.user).state():
-            raise Moved("Facts were corrected while the engine was working.")
+        refuse_corrected(self.session.user, self.corrections)
 
     def of_one_call(self) -> "BuildInput":
         """Cut the input to the part that the engine's first call receives."""

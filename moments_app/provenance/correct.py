@@ -32,10 +32,10 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import have_found
 from moments_app.streams.known_people import link_corrected
-from moments_app.streams.same import Rewording, without
 from moments_app.streams.texts import merged_text, take_out_lines, write_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
+from moments_app.turns.same import Rewording, without
 from sessions_app.database.sql import insert_unless_there, lock_rows
 from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal

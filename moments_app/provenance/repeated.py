@@ -19,7 +19,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import Func, Q, TextField
 
 from moments_app.models import ContextReceipt
-from moments_app.streams.same import sentences_of
+from moments_app.turns.same import sentences_of
 from moments_app.turns.served_lines import MEMORY_TOOLS
 from sessions_app import lexemes
 from sessions_app.models import Message, UserProfile

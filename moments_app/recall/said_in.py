@@ -9,6 +9,7 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.search import rank, recall, search
 from moments_app.recall.spans import Span, span_in
+from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
 from sessions_app.models import UserProfile
 
@@ -48,15 +49,26 @@ def recall_with_span(
         user, agent_id, request: as in `recall`.
         most: the maximum number of results.
     """
-    found = recall(user, agent_id, request, most=most)
+    words = query_words(user, agent_id, request.text, request.searched_vector)
+    found = recall(user, agent_id, request, most=most, words=words)
     has_own = request.since or request.until or request.about
-    if has_own or not (span := span_in(request.text, request.now_of(user))):
+    if has_own or not (span := span_of(user, request, words, request.text)):
         return found, None
     then = said_in(user, agent_id, request, span, most=most)
     first = then if span.is_all else then[: (most + 1) // 2]
     known = {result.ref for result in first}
     others = [result for result in found if result.ref not in known]
     return [*sorted(first, key=lambda result: result.time), *others][:most], span
+
+
+def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query: str) -> Span | None:
+    """Return the span that a query names at the time of the request.
+
+    Args:
+        words: the words of the request, which have the span that its text names now.
+    """
+    is_read = request.as_of is None and query == request.text
+    return words.span if is_read else span_in(query, request.now_of(user))
 
 
 def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:

@@ -119,7 +119,13 @@ class Hits:
 
 
 def recall(
-    user: UserProfile, agent_id: str, request: RecallRequest, *, most: int | None = None, least_share: float = 0.0
+    user: UserProfile,
+    agent_id: str,
+    request: RecallRequest,
+    *,
+    most: int | None = None,
+    least_share: float = 0.0,
+    words: QueryWords | None = None,
 ) -> list[Result]:
     """Return the best results that a person may see, best first, with a constant number of statements.
 
@@ -128,9 +134,10 @@ def recall(
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
         most: the maximum number of results; None: `MATCH_COUNT`.
         least_share: see `rank`.
+        words: the words of the request, if they were looked up.
     """
     most = most or MATCH_COUNT
-    words = query_words(user, agent_id, request.text, request.searched_vector)
+    words = words or query_words(user, agent_id, request.text, request.searched_vector)
     hits = search(user, words, request, most)
     least_share = 0.0 if request.relevances else least_share  # the reranker decides
     return read_results(user, request, hits, rank(hits, most, least_share=least_share), most)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from moments_app.recall.spans import Span
+
 MOST_TERMS = 32  # maximum words of a query; the rarest words carry the meaning of a long query
 MOST_STEMS = 128  # per index search; for several hundred, PostgreSQL reads the whole table instead
 MOST_READ = 2_000  # texts ranked for one kind; more common words only affect the rank of texts that rarer words find
@@ -92,6 +94,7 @@ class QueryWords:
         terms: the words, in no particular order.
         uncounted: the approximate number of turns since the last count.
         vector: the query's vector, adjusted for comparison. Blank if the query has no vector.
+        span: the time that the query names.
     """
 
     shards: list[int]
@@ -99,6 +102,7 @@ class QueryWords:
     terms: list[Term] = field(default_factory=list)
     uncounted: int = 0
     vector: str = ""
+    span: Span | None = None
 
     def lookup(self, kind: str) -> Lookup:
         """Return the search parameters for a kind of text."""

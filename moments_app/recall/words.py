@@ -82,7 +82,7 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     times = span.named if span else frozenset[str]()
     terms = [_term(word, counts, is_counted=not uncounted, is_time=word.word in times) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
-    words = QueryWords(shards, counted, terms, int(uncounted or 0), distinct)
+    words = QueryWords(shards, counted, terms, int(uncounted or 0), distinct, span)
     meant = meant_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
     return replace(words, terms=[*terms, *meant])
 

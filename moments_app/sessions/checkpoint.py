@@ -20,11 +20,13 @@ from moments_app.engines.grounding import Grounds
 from moments_app.engines.interface import Engine
 from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
-from moments_app.models import EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
+from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
+from moments_app.models.correction import CorrectionState
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms, belonging_to
+from moments_app.turns.corrected import Told, texts_as_corrected
 from moments_app.turns.engine_input import engine_turn, split_turns
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
@@ -47,6 +49,7 @@ class DigestInput(ProcessInput):
         turns: sequences of the turns that the checkpoint replaces.
         source_ids: primary keys of the messages that the engine receives.
         said_at: the time of the last of them.
+        corrections: the state of the person's corrections before anything was read.
     """
 
     prompt_version: PromptVersion
@@ -55,6 +58,7 @@ class DigestInput(ProcessInput):
     turns: range
     source_ids: list[int]
     said_at: datetime
+    corrections: CorrectionState
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with another prompt."""
@@ -98,6 +102,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     Raises:
         CannotRun: the prompt resource has no active version.
     """
+    corrections = Correction.objects.for_user(session.user).state()
     before = live_turns(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
         return Skipped("nothing to compact")
@@ -111,11 +116,11 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
         return Skipped("nothing to compact")
-    return input_of(session, shown, end, known, digest_prompt(session))
+    return input_of(session, shown, end, known, digest_prompt(session), corrections)
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
-    """Return what is known about those turns of a person's sessions that a digest doesn't receive.
+    """Return what is known about those turns of a person's sessions that a digest doesn't receive, as corrected since.
 
     Args:
         user: primary key of the person.
@@ -127,9 +132,11 @@ def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]])
     for moment in moments if live_from else ():
         if (pk := moment.source_session_id) and moment.last_sequence >= live_from[pk]:
             said[pk].append(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}")
+    left = [Told(session.pk, known_at(event), event.arrived_at) for session, event in sessions if event]
+    before = dict(zip([one.session for one in left], texts_as_corrected(user, left), strict=True))
     return [
-        "\n".join(part for part in [known_at(event), *said.get(session.pk, [])[-SHOWN_MOMENTS:]] if part)
-        for session, event in sessions
+        "\n".join(part for part in [before.get(session.pk), *said.get(session.pk, [])[-SHOWN_MOMENTS:]] if part)
+        for session, _event in sessions
     ]
 
 
@@ -161,12 +168,20 @@ def digest_prompt(session: Session) -> PromptVersion:
     return prompt_in_force(SESSION_DIGEST_URI, session)
 
 
-def input_of(session: Session, shown: Sequence[Message], end: int, known: str, prompt: PromptVersion) -> DigestInput:
+def input_of(
+    session: Session,
+    shown: Sequence[Message],
+    end: int,
+    known: str,
+    prompt: PromptVersion,
+    corrections: CorrectionState,
+) -> DigestInput:
     """Return the input of a checkpoint.
 
     Args:
         shown: the live turns before `end` that no moment holds, as engines read them.
         known: what is known about the other turns.
+        corrections: the state of the person's corrections before anything was read.
     """
     most = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
@@ -182,6 +197,7 @@ def input_of(session: Session, shown: Sequence[Message], end: int, known: str, p
         turns=range(session.live_from_sequence, end),
         source_ids=[turn.pk for turn in shown],
         said_at=shown[-1].created_at if shown else session.last_activity_at,
+        corrections=corrections,
     )
 
 

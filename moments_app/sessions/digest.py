@@ -18,6 +18,7 @@ from moments_app.jobs.process import (
     Workload,
     complete,
     locked_session,
+    refuse_corrected,
     session_of,
     settling_combines,
     tokens_of,
@@ -70,11 +71,12 @@ class DigestSession(Process[DigestInput, Digested]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: another job left a boundary in the meantime.
+            Moved: another job left a boundary, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         if session.live_from_sequence != input.session.live_from_sequence:
             raise Moved("The live window changed while the engine was working.")
+        refuse_corrected(input.session.user, input.corrections)
         complete(job, "session_digested", leave_digest(job, session, input, answer))
 
     def rewind(self, job: Job) -> bool:

@@ -127,7 +127,7 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
     building, forming = builder_prompt(first), formation.formation_prompt(first)
     _build(sessions, building, corrections)
     _form(sessions, forming)
-    _digest(sessions, building)
+    _digest(sessions, building, corrections)
     prompts = {"moment-builder": building, "memory-extraction": forming}
     return SettleInput(None, user, sessions, corrections, prompts)
 
@@ -228,7 +228,7 @@ def _form(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
             one.formation = formation.formation_input(one.session, one.unformed, shown, own, prompt, has)
 
 
-def _digest(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
+def _digest(sessions: Sequence[Quiet], prompt: PromptVersion, corrections: CorrectionState) -> None:
     """Set the input of the checkpoint of each session that is settled completely.
 
     Args:
@@ -242,5 +242,5 @@ def _digest(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
     opened = open_in_each(sessions[0].session.user_id, [one.session for one in whole])
     for one, text in zip(whole, said, strict=True):
         end = one.session.last_sequence + 1
-        one.digest = input_of(one.session, one.shown(one.live), end, text, prompt)
+        one.digest = input_of(one.session, one.shown(one.live), end, text, prompt, corrections)
         one.opened = opened[one.session.pk]

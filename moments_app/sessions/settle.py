@@ -36,11 +36,12 @@ from moments_app.jobs.process import (
     Waits,
     Workload,
     no_progress,
+    refuse_corrected,
     settling_combines,
     tokens_of,
     turns_that,
 )
-from moments_app.models import Circuit, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
+from moments_app.models import Circuit, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import division
 from moments_app.moments.division import Built, Division, builder, divide, store_each
@@ -59,10 +60,13 @@ from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.formation import (
     UNFORMED,
     Formed,
+    Lettered,
     calls_before_settling,
     closed_model,
     count_from,
     end_named,
+    lettered,
+    letters_of,
 )
 from moments_app.streams.timeline import SURE
 from sessions_app.clock import database_now
@@ -105,6 +109,11 @@ class Thought:
     formed: Formed | None = None
     digested: Digested | None = None
 
+    @property
+    def letters(self) -> list[Lettered]:
+        """The stream and the letter of each new item."""
+        return letters_of(self.quiet.formation, self.formed.candidates) if self.quiet.formation and self.formed else []
+
 
 class Settle(Process[SettleInput, Sequence[Thought]]):
     """Writes quiet sessions into memory, and clears them."""
@@ -145,9 +154,8 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         thoughts: list[Thought] = []
         for number, one in enumerate(sessions):
             progress(number, len(sessions))
-            earlier = [moment for thought in thoughts for moment in thought.moments]
             try:
-                thoughts.append(_think(one, asked, earlier, carries=asked is engine))
+                thoughts.append(_think(one, asked, thoughts, carries=asked is engine))
             except EngineError:
                 if not thoughts:
                     raise
@@ -211,27 +219,29 @@ def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, S
     return engine, sessions[:1]
 
 
-def _think(one: Quiet, engine: Engine, earlier: Sequence[Told], *, carries: bool) -> Thought:
+def _think(one: Quiet, engine: Engine, earlier: Sequence[Thought], *, carries: bool) -> Thought:
     """Call the engine for a session.
 
     Args:
         one: the session.
         engine: the engine.
-        earlier: the moments of the earlier sessions of this run.
-        carries: whether the engine receives these moments. If not, the answers came from one call.
+        earlier: the results of the earlier sessions of this run.
+        carries: whether the engine receives their moments. If not, the answers came from one call.
 
     Raises:
         EngineError: it gave no valid answer.
     """
     thought = Thought(one)
     if one.build:
-        known = one.before.with_new(earlier, one.place.until).known
+        moments = [moment for thought in earlier for moment in thought.moments]
+        known = one.before.with_new(moments, one.place.until).known
         built = divide(replace(one.build, known=known) if carries else one.build, engine, no_progress)
         thought.moments = _told(one, built)
         journey = known.journey.then([new.moment for new in thought.moments])
         thought.built = replace(built, journey=told(journey))
     if one.formation:
-        thought.formed = formation.form(one.formation, engine, no_progress)
+        letters = [letter for thought in earlier for letter in thought.letters]
+        thought.formed = formation.form(one.formation, engine, no_progress, earlier=letters)
     if one.digest:
         lessons = [item.draft.text for item in thought.formed.lessons] if thought.formed else []
         thought.digested = derived(one.digest, _episodes(thought), _opened(thought), lessons, engine.name)
@@ -320,8 +330,7 @@ def _refuse_what_moved(input: SettleInput) -> None:
         raise Moved("Moments that the engine received were changed or deleted.")
     if not all(one.build.drafts_hold() for one in input.sessions if one.build):
         raise Moved("Drafts of moments were deleted.")
-    if Correction.objects.for_user(input.user).state() != input.corrections:
-        raise Moved("Facts were corrected while the engine was working.")
+    refuse_corrected(input.user, input.corrections)
 
 
 def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:
@@ -350,7 +359,10 @@ def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
     ended: dict[Job, list[MemoryAtom]] = {}
 
     def end() -> list[MemoryAtom]:
-        ended.update({by: end_named(by, input, made, atoms) for by, input, made, atoms in group})
+        letters: dict[Lettered, int | None] = {}
+        for by, input, made, atoms in group:
+            letters |= lettered(made, atoms)
+            ended[by] = end_named(by, input, made, atoms, letters)
         return list(chain.from_iterable(ended.values()))
 
     add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}", end=end)

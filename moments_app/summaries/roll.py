@@ -30,12 +30,15 @@ from moments_app.jobs.process import (
     complete,
     locked_session,
     prompt_in_force,
+    refuse_corrected,
     session_of,
     tokens_of,
 )
-from moments_app.models import ContextReceipt, Job, PromptResource, PromptVersion, Summary
+from moments_app.models import ContextReceipt, Correction, Job, PromptResource, PromptVersion, Summary
+from moments_app.models.correction import CorrectionState
 from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI
+from moments_app.turns.corrected import Told, texts_as_corrected
 from moments_app.turns.engine_input import end_of_round, engine_turn
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
@@ -62,6 +65,7 @@ class SummaryInput(ProcessInput):
         summary: the version to write, which is `processing`.
         source_ids: primary keys of its source messages, including those of the base that are still in the window.
         unreadable: ranges of archived turns that it should have covered too.
+        corrections: the state of the person's corrections before the turns were read.
     """
 
     prompt_version: PromptVersion
@@ -69,6 +73,7 @@ class SummaryInput(ProcessInput):
     request: SummaryRequest
     source_ids: list[int]
     unreadable: list[SequenceRange]
+    corrections: CorrectionState
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with another prompt."""
@@ -107,6 +112,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         if summary is None:
             return Skipped("no round has ended since the last summary")
         base = summary.base
+        corrections = Correction.objects.for_user(session.user).state()
         messages, unreadable = _new_messages(session, summary)
         if unreadable and job.attempts < settings.JOBS.max_attempts:
             raise ArchiveError(MISSING)
@@ -114,19 +120,21 @@ class RollSummary(Process[SummaryInput, Rolled]):
             summary.fail("The window has no text for the engine.")
             return Skipped("nothing to summarize")
         prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
+        base_text, base_facts = _as_corrected(base, summary.start_sequence)
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
         return SummaryInput(
             prompt_version=prompt_version,
             summary=summary,
             request=SummaryRequest(
                 turns=[engine_turn(one, max(share, 1), session.user.zone, index=one.sequence) for one in messages],
-                base_text=base.text if base else "",
-                base_facts=_facts_in_window(base, summary.start_sequence),
+                base_text=base_text,
+                base_facts=base_facts,
                 start=summary.start_sequence,
                 prompt=prompt_version.content,
             ),
             source_ids=_still_in_window(session, base, summary.start_sequence) + [message.pk for message in messages],
             unreadable=unreadable,
+            corrections=corrections,
         )
 
     def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> Rolled:
@@ -141,12 +149,13 @@ class RollSummary(Process[SummaryInput, Rolled]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the version was given up in the meantime.
+            Moved: the version was given up, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
             raise Moved("The version of the summary was abandoned while the engine was working.")
+        refuse_corrected(session_of(job).user, input.corrections)
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids
@@ -311,9 +320,15 @@ def _last_end_of_round(session: Session) -> int | None:
     return end_of_round(archived)
 
 
-def _facts_in_window(base: Summary | None, start: int) -> list[Fact]:
-    facts = [Fact.model_validate(fact) for fact in base.facts] if base else []
-    return [fact for fact in facts if max(fact.message_indexes, default=-1) >= start]
+def _as_corrected(base: Summary | None, start: int) -> tuple[str, list[Fact]]:
+    """Return the text of the base and its facts in the window, with what was corrected since."""
+    if base is None:
+        return "", []
+    facts = [fact for fact in map(Fact.model_validate, base.facts) if max(fact.message_indexes, default=-1) >= start]
+    written = base.completed_at or base.created_at
+    told = [Told(base.session_id, text, written) for text in (base.text, *(fact.fact for fact in facts))]
+    text, *read = texts_as_corrected(base.user_id, told)
+    return text, [fact.model_copy(update={"fact": one}) for fact, one in zip(facts, read, strict=True) if one]
 
 
 def _still_in_window(session: Session, base: Summary | None, start: int) -> list[int]:

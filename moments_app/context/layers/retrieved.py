@@ -16,9 +16,10 @@ from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import spoken_date, with_dates
 from moments_app.recall.results import Result
-from moments_app.recall.said_in import said_in
+from moments_app.recall.said_in import said_in, span_of
 from moments_app.recall.search import recall
-from moments_app.recall.spans import Span, span_in
+from moments_app.recall.spans import Span
+from moments_app.recall.words import query_words
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
@@ -42,18 +43,20 @@ def items(source: ContextInput) -> Iterable[Item]:
     if source.recall is None:
         return []
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
-    found = recall(source.user, source.session.agent_id, source.recall, most=most, least_share=LEAST_SHARE)
+    user, agent_id, request = source.user, source.session.agent_id, source.recall
+    words = query_words(user, agent_id, request.text, request.searched_vector)
+    found = recall(user, agent_id, request, most=most, least_share=LEAST_SHARE, words=words)
     results = [(_score(result), result) for result in found if _is_shown(source, result)]
     results.sort(key=itemgetter(0), reverse=True)  # long results have a lower score here
     nothing_said: list[Item] = []
-    span = span_in(source.query, source.recall.now_of(source.user))
+    span = span_of(user, request, words, source.query)
     if span is not None:
-        then = said_in(source.user, source.session.agent_id, source.recall, span, most=most)
+        then = said_in(user, agent_id, request, span, most=most)
         first = [(_score(result), result) for result in then if _is_shown(source, result)]
         results = [*_of_share(first, span, source.applied), *results]
         nothing_said = [_nothing_said(span)] if not then and is_question(source.query) else []
     most_chars = min(MAX_CHARS, max(LEAST_CHARS, int(CHARS_A_TOKEN * source.applied)))
-    zone = source.user.zone
+    zone = user.zone
     return chain(nothing_said, (_line(result, zone, score, most_chars, span) for score, result in results))
 
 

@@ -23,12 +23,10 @@ _NUMBERS = r"\d{1,9}(?:\s*[,–-]\s*\d{1,9})*"
 _ENDED = r"(?:\d{1,9}(?:\s*[–-]\s*\d{1,9})?|[A-Z])"
 _RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
 _LETTER = re.compile("[A-Z]")
-_LINE = re.compile(
-    rf"(?P<kind>[A-Za-z]+) (?P<turns>{_NUMBERS})(?: as (?P<letter>[A-Z]))?(?: about (?P<about>[^:\n]{{1,255}}?))?"
-    rf"(?: as (?P<letter2>[A-Z]))?(?: (?P<maybe>maybe )?ends (?P<ends>{_ENDED}(?:\s*,\s*{_ENDED})*))?"
-    rf"(?: as (?P<letter3>[A-Z]))?:\s*(?P<text>.+)",
-    re.DOTALL,
-)
+_START = re.compile(rf"([A-Za-z]+) ({_NUMBERS})")
+_CLAUSE = re.compile(" (as|about|ends|maybe ends) ")
+_ENDS = re.compile(rf"{_ENDED}(?:\s*,\s*{_ENDED})*")
+_VALUES = {"as": _LETTER, "about": re.compile(".{1,255}"), "ends": _ENDS, "maybe ends": _ENDS}
 # Number of known statements in a prompt: minimum, maximum, and one per `TURNS_EACH` turns.
 SHOWN_LEAST, SHOWN_MOST, TURNS_EACH = 8, 40, 3
 SAME = 0.8  # share of a text's words that another text must have to repeat it
@@ -122,7 +120,7 @@ class DraftAtom(BaseModel):
         text: one sentence.
         kind: its kind, for example `plan`.
         turns: indexes of its source turns.
-        letter: by which statements of the same answer end it; usually blank.
+        letter: by which statements of the same call end it; usually blank.
         ends: numbers of the known statements, and letters of statements of the same stream, that it ends.
         confidence: from 0 to 1.
         other_person: the name of the person that it is about, unless it is about the user.
@@ -203,17 +201,20 @@ def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[Formati
 
 def parsed(item: Any) -> Any:
     """Parse a line into the fields of a statement. Return any other item unchanged; the shape check handles it."""
-    found = _LINE.fullmatch(item.strip()) if isinstance(item, str) else None
-    if found is None:
+    head, _, text = item.strip().partition(":") if isinstance(item, str) else ("", "", "")
+    start, *rest = _CLAUSE.split(head)
+    clauses = dict(zip(rest[::2], rest[1::2], strict=True))
+    found, text = _START.fullmatch(start), text.lstrip()
+    if not (found and text and all(_VALUES[name].fullmatch(value) for name, value in clauses.items())):
         return item
-    fields = {"text": found["text"], "kind": found["kind"].lower(), "turns": _numbers_in(found["turns"])}
-    if letter := found["letter"] or found["letter2"] or found["letter3"]:
+    fields = {"text": text, "kind": found[1].lower(), "turns": _numbers_in(found[2])}
+    if letter := clauses.get("as"):
         fields["letter"] = letter
-    if found["about"]:
-        fields["other_person"] = found["about"]
-    if found["ends"]:
-        ended = [*_numbers_in(found["ends"]), *_LETTER.findall(found["ends"])][:MOST_ENDED]
-        fields |= {"ends": ended, "confidence": WEAK if found["maybe"] else 1.0}
+    if name := clauses.get("about"):
+        fields["other_person"] = name
+    if ended := clauses.get("ends") or clauses.get("maybe ends"):
+        fields["ends"] = [*_numbers_in(ended), *_LETTER.findall(ended)][:MOST_ENDED]
+        fields["confidence"] = WEAK if "maybe ends" in clauses else 1.0
     return fields
 
 

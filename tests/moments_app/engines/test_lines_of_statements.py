@@ -42,6 +42,7 @@ BOTH, FACTS, SHARD = (
                 ("work 4 about Nora as A: X", {"other_person": "Nora"}),
                 ("work 4 as A about Nora: X", {"other_person": "Nora"}),
                 ("work 4 ends 3 as A: X", {"ends": [3], "confidence": 1.0}),
+                ("work 4 ends 3 about Nora as A: X", {"ends": [3], "confidence": 1.0, "other_person": "Nora"}),
             )
         ),
         (

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import Contradiction, MemoryAtom, Retraction
+from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import curate
@@ -21,6 +22,7 @@ from sessions_app.people.import_user import import_user
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.concurrency import on_its_own_connection
 from tests.support.jobs import work_off
 from tests.support.lives import MOVES, say, told_a_life
 from tests.support.openai_server import OpenAIServer
@@ -168,6 +170,26 @@ def test_a_model_ends_statements_of_its_own_answer(ada: UserProfile, service: Ap
     assert turn["content"] == f"{said['2025-01-10']} (since 3 March 2025: User sold the boat on 3 March 2025.)"
 
 
+def test_a_model_ends_a_fact_that_was_corrected_during_the_call(ada: UserProfile, model_server: OpenAIServer) -> None:
+    before, after, over = (
+        "Ada rents a garage in Lima Street.",
+        "Ada rents a garage in Lisa Street.",
+        "Ada left the garage.",
+    )
+    model_server.queue(answers(item(before)))
+    say(ada, "s1", "2025-01-10", before)
+    fact = MemoryAtom.objects.get()
+
+    def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
+        on_its_own_connection(lambda: correct(fact, correcting(after), requested_by="test"))
+        answers(item(over, "ends 1"))(handler, body)
+
+    model_server.queue(meanwhile)
+    say(ada, "s2", "2025-02-10", over)
+    states = dict(MemoryAtom.objects.values_list("content", "state"))
+    assert states == {before: "ended", after: "ended", over: "active"}
+
+
 def test_a_model_ends_nothing_by_an_invalid_letter(ada: UserProfile, model_server: OpenAIServer) -> None:
     said = ["I have a boat.", "I have a car.", "I sold the boat and the car."]
     session = append(ada, "s1", [said_on(f"2025-01-1{n}", text) for n, text in enumerate(said)]).session
@@ -187,6 +209,18 @@ def test_a_model_ends_nothing_by_an_invalid_letter(ada: UserProfile, model_serve
     assert (job.result["ended"], job.result["dropped"]) == (0, {"ends what is not listed": 4})
     assert job.result["atoms"] == 9
     assert not MemoryAtom.objects.filter(state="ended").exists()
+
+
+def test_of_two_statements_that_end_each_other_the_later_one_stays(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = append(ada, "s1", [said_on("2025-01-10", "I have a boat. No, I sold it.")]).session
+    model_server.queue(
+        answers("event 0 as A ends B: User has a boat.", "event 0 as B ends A: User sold the boat."),
+    )
+    assert form(session).result["ended"] == 1
+    states = dict(MemoryAtom.objects.values_list("content", "state"))
+    assert states == {"User has a boat.": "ended", "User sold the boat.": "active"}
 
 
 @pytest.mark.slow

@@ -1,13 +1,17 @@
-"""A fact that is corrected while an engine works: nothing derived from the outdated text is stored."""
+"""A fact is corrected, or a turn retracted, while an engine works: nothing derived from the old text is stored."""
 
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from moments_app.jobs.runner import run_job
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment
-from moments_app.provenance.correct import correct, correcting
+from moments_app.models import Correction, Job, MemoryAtom, MemoryStream, Moment, Summary
+from moments_app.provenance.correct import correct, correcting, undo_correction
+from moments_app.provenance.retract import retract
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -15,7 +19,7 @@ from tests.support.concurrency import on_its_own_connection
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note
-from tests.support.transcript import arrived_when_said, talk
+from tests.support.transcript import arrived_when_said, talk, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -39,11 +43,15 @@ def run(process: str, session: Session) -> Job:
     return job
 
 
+def fix(fact: MemoryAtom) -> Correction:
+    return correct(fact, correcting("User: My daughter is called Mia."), requested_by="test")
+
+
 def correct_meanwhile(model: OpenAIServer, fact: MemoryAtom) -> None:
     """Correct the fact while the model answers the next request."""
 
     def meanwhile(handler: behave.Handler, body: dict[str, Any]) -> None:
-        on_its_own_connection(lambda: correct(fact, correcting("User: My daughter is called Mia."), requested_by="t"))
+        on_its_own_connection(fix, fact)
         behave.answer_well(handler, body)
 
     model.queue(meanwhile)
@@ -66,7 +74,7 @@ def test_row_2_a_journey_contains_no_summary_that_was_corrected_during_the_job(
     assert told and any("Mia" in text for text in told) and not any("Maya" in text for text in told)
 
 
-@pytest.mark.parametrize("process", ["build_moments", "settle", "rebuild_moments"])
+@pytest.mark.parametrize("process", ["build_moments", "settle", "rebuild_moments", "digest_session", "roll_summary"])
 def test_row_2_turns_that_were_corrected_during_the_job_are_read_again(
     ada: UserProfile, model_server: OpenAIServer, process: str
 ) -> None:
@@ -82,3 +90,87 @@ def test_row_2_turns_that_were_corrected_during_the_job_are_read_again(
     work_off()
     read = [turn["text"] for body in model_server.requests if "input" not in body for turn in behave.turns_of(body)]
     assert "My daughter is called Mia." in read and SAID not in read
+
+
+@pytest.fixture
+def quoting_server(model_server: OpenAIServer) -> OpenAIServer:
+    """A model whose digests quote all turns."""
+
+    def quote(handler: behave.Handler, body: dict[str, Any]) -> None:
+        answer = behave.right_answer(body)
+        if "context" in answer:
+            answer["context"] += " ".join(["", *(turn["text"] for turn in behave.turns_of(body))])
+        handler.complete(json.dumps(answer))
+
+    model_server.always(quote)
+    return model_server
+
+
+def held_until(change: Callable[[], Any], process: str, session: Session, model: OpenAIServer) -> Job:
+    """Make a change while a job's call is in flight, and let the model answer after the change is committed."""
+    model.hold()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(on_its_own_connection, run, process, session)
+        try:
+            model.wait_for_held(1)
+            change()
+        finally:
+            model.release()
+        job: Job = running.result()
+    return job
+
+
+def left() -> str:
+    """Return the digests, the summaries and the lessons."""
+    digests = Message.objects.partitions().values_list("content", flat=True)
+    summaries = Summary.objects.completed().values_list("text", "facts")
+    lessons = MemoryAtom.objects.filter(kind="lesson").values_list("content", flat=True)
+    return str([*digests, *summaries, *lessons])
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary"])
+def test_a_digest_or_summary_in_flight_does_not_restore_what_was_corrected(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    job = held_until(lambda: fix(fact), process, session, quoting_server)
+    assert (job.status, "Maya" in left()) == ("queued", False)
+    work_off()
+    assert ("Mia" in left(), "Maya" in left()) == (True, False)
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary"])
+def test_a_digest_or_summary_in_flight_reads_the_turns_again_if_a_correction_is_undone(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    correction, session = fix(daughter(ada)), Session.objects.get()
+    job = held_until(lambda: undo_correction(correction, requested_by="test"), process, session, quoting_server)
+    assert (job.status, "Mia" in left()) == ("queued", False)
+    work_off()
+    assert ("Maya" in left(), "Mia" in left()) == (True, False)
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary"])
+def test_a_digest_or_summary_in_flight_does_not_restore_what_was_retracted(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    daughter(ada)
+    session = Session.objects.get()
+    held_until(lambda: retract(session, [0], reason="test", requested_by="test"), process, session, quoting_server)
+    work_off()
+    assert ("lovely" in left(), "Maya" in left()) == (True, False)
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary"])
+def test_a_digest_or_summary_that_continues_another_reads_it_as_corrected(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    run(process, session)
+    assert "Maya" in left()
+    append(ada, "s1", turns(4, first=2))
+    fix(fact)
+    quoting_server.requests.clear()
+    run(process, session)
+    [asked] = [body["messages"][1]["content"] for body in quoting_server.requests]
+    assert ("Mia" in asked, "Maya" in asked) == (True, False)

@@ -16,7 +16,7 @@ def told(*episodes: Episode, context: str = "", said: tuple[str, ...] = (), open
     """Return the lines of a checkpoint."""
     turns = [Turn(n, "assistant" if n % 2 else "user", text, AT) for n, text in enumerate(said)]
     request = DigestRequest(turns, context, MAX_WORDS, "")
-    input = DigestInput(PromptVersion(), Session(), request, range(9), [], AT)
+    input = DigestInput(PromptVersion(), Session(), request, range(9), [], AT, {})
     return derived(input, episodes, opened, (), "engine").context.splitlines()
 
 

@@ -240,3 +240,50 @@ def test_row_3_an_invalid_part_of_a_later_session_does_not_affect_others(
     work_off()
     assert asked_for(model_server) == ["combined", "moment-builder", "combined"]
     all_are_there(sessions)
+
+
+def with_lines(**parts: list[str]) -> behave.Behaviour:
+    """Return the correct answer with these statements of the user's stream in its parts."""
+
+    def behaviour(handler: behave.Handler, body: dict[str, Any]) -> None:
+        lines = {name: {"streams": [{"stream": "user", "statements": own}]} for name, own in parts.items()}
+        handler.complete(json.dumps(right_answer(body) | lines))
+
+    return behaviour
+
+
+def test_a_line_ends_lines_of_an_earlier_session_in_the_same_call_by_letters(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    said = [
+        "I have a kiln, a shop and a cat.",
+        "I sold the kiln. The shop has a new rent.",
+        "I closed the shop, no cat.",
+    ]
+    sessions = [talk(ada, 4, session_id=f"s{number}", text=text, days=number) for number, text in enumerate(said)]
+    for session in sessions:
+        Job.objects.request(Settle.name, session, requested_by="test")
+    model_server.queue(
+        with_lines(
+            memories=[
+                "other 0 as A: User has a kiln.",
+                "other 0 as B: User has a shop.",
+                "other 0 as C: User has a cat.",
+            ],
+            memories_2=["event 4 as B ends A: User sold the kiln.", "event 4 as D ends B: User has a new rent."],
+            memories_3=["event 8 ends B: User closed the shop.", "event 8 ends C,D: User has no cat."],
+        )
+    )
+    work_off()
+    assert asked_for(model_server) == ["combined"]
+    ended = MemoryAtom.objects.filter(state="ended")
+    assert dict(ended.values_list("content", "replaced_by__content")) == {
+        "User has a kiln.": "User sold the kiln.",
+        "User sold the kiln.": "User has a new rent.",
+        "User has a new rent.": "User has no cat.",
+        "User has a cat.": "User has no cat.",
+    }
+    results = [Job.objects.get(process=Settle.name, session=session).result["memories_formed"] for session in sessions]
+    assert [result["ended"] for result in results] == [0, 2, 2]
+    # Two sessions have a B.
+    assert [result["dropped"] for result in results] == [{}, {}, {"ends what is not listed": 1}]

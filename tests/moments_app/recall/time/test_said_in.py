@@ -1,7 +1,9 @@
 """If a query names a time, turns of that time come first, whatever their words."""
 
 from collections.abc import Sequence
+from cProfile import Profile
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +18,7 @@ from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.said_in import recall_with_span
+from moments_app.recall.spans import span_in
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -251,3 +254,14 @@ def test_half_of_the_results_are_from_the_span_if_the_query_has_other_words(week
     request = RecallRequest("Did I mention a greyhound or a dentist last week?", ("turn",), as_of=ASKED)
     found, span = recall_with_span(week, "", request, most=4)
     assert span and sum(span.has(result.time) for result in found[:2]) == 2
+
+
+def test_the_time_in_a_query_is_read_once(week: UserProfile) -> None:
+    query = "Which greyhound?"
+    for search in (
+        partial(context, week, query, as_of=None),
+        partial(recall_with_span, week, "", RecallRequest(query), most=4),
+    ):
+        with Profile() as profile:
+            search()
+        assert [entry.callcount for entry in profile.getstats() if entry.code is span_in.__code__] == [1]
