@@ -79,7 +79,7 @@ def lit_layers(kept: KeptContext, session: Session) -> list[ShownLayer]:
 
 def _lit(shown: ShownLine, session: Session, turns: dict[str, list[Message]]) -> LitLine:
     origins = [_origin(turn, session) for turn in turns.get(shown.line.ref, ())[:ORIGINS]]
-    return LitLine(shown.line, shown.url, origins=origins)
+    return LitLine(shown.line, shown.source, origins=origins)
 
 
 def _origin(turn: Message, session: Session) -> Origin:

@@ -659,7 +659,7 @@ class MemoryAtom(Searched):
         self.content_hash = content_hash(self.content)
         same = MemoryAtom.objects.like(self)
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
-            raise ValidationError({"content": "The stream already has an item with this text."})
+            raise ValidationError({"content": "The memory text already has an item with these words."})
         if self.related_users and self.user_id is None:
             raise ValidationError({"related_users": SHARED_NAMES_NOBODY})
 

@@ -309,7 +309,7 @@ class MemoryStream(models.Model):
             )
         for kind in ("observation", "fact"):
             if (getattr(self, f"{kind}_min") or 0) > (getattr(self, f"{kind}_max") or 0):
-                raise ValidationError({f"{kind}_min": f"It can't be more than {kind}_max."})
+                raise ValidationError({f"{kind}_min": "It can't be more than the maximum."})
 
     @property
     def uri(self) -> str:

@@ -1,15 +1,18 @@
-"""Find the pages of the addresses in contexts and receipts."""
+"""Find the pages of the addresses in contexts and receipts, and name their rows in words."""
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from django.db.models import Q, QuerySet, TextField, Value
+from django.db.models import BigIntegerField, DateTimeField, F, Field, Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat
 from django.urls import reverse
+from django.utils import timezone
 
-from moments_app.models import PromptResource
+from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.provenance import Provenance, declared
 
 SESSIONS = "rem://sessions/"
@@ -19,22 +22,68 @@ SESSIONS = "rem://sessions/"
 NAMES = {
     "rem://moments/key/": "the moment {}",
     "rem://atoms/": "an item",
+    "rem://entities/": "a task, goal or problem",
     "rem://streams/": "a memory text",
+    "rem://prompts/": "the prompt {}",
     "rem://users/": "the profile",
+}
+# The columns that name a row: its kind, its time, and its source turn by session and sequence, or by primary key.
+COLUMNS: dict[str, "Field[Any, Any]"] = {
+    "kind": TextField(),
+    "time": DateTimeField(),
+    "session": TextField(),
+    "sequence": BigIntegerField(),
+    "turn": BigIntegerField(),
+}
+_SOURCE = F("source_session__session_id")
+# Rows of other tables are named by their kind alone. A row without a kind is named by its address.
+_NAMED_BY: dict[type[Model], dict[str, F | Value]] = {
+    MemoryAtom: {"kind": F("atom_type"), "time": F("formed_at"), "turn": F("source_message_ids__0")},
+    Moment: {"kind": Value("moment"), "time": F("ends_at"), "session": _SOURCE, "sequence": F("first_sequence")},
+    Entity: {"kind": F("kind"), "time": F("created_at"), "session": _SOURCE},
+    MemoryStream: {},
+    PromptResource: {},
+    Session: {},
 }
 
 
+@dataclass(frozen=True)
+class Source:
+    """The row at an address.
+
+    Args:
+        name: its name, in words.
+        url: its page; blank if there is none.
+    """
+
+    ref: str
+    name: str
+    url: str = ""
+
+
+class _Row(NamedTuple):
+    order: int
+    label: str
+    ref: str
+    pk: int
+    kind: str | None
+    time: datetime | None
+    session: str | None
+    sequence: int | None
+    turn: int | None
+
+
 def name_of_source(ref: str) -> str:
-    """Return the name of the row at an address, in words."""
+    """Return the name of the row at an address, as far as the address tells it."""
     session, is_turn, sequence = ref.removeprefix(SESSIONS).rpartition("/messages/")
-    if ref.startswith(SESSIONS) and is_turn:
-        return f"turn {sequence} of {session}"
+    if ref.startswith(SESSIONS):
+        return f"turn {sequence} of {session}" if is_turn else f"the summary of {_session_id(ref)}"
     named = (name.format(ref.removeprefix(start)) for start, name in NAMES.items() if ref.startswith(start))
     return next(named, ref)
 
 
 class Pages:
-    """Finds the page of an address. All addresses are looked up with one query.
+    """Finds the page and the name of an address. All addresses are looked up with two queries.
 
     Args:
         user: the person for whom the addresses were written; addresses of shards belong to no person.
@@ -53,11 +102,14 @@ class Pages:
             self._rows(SESSIONS, Session.objects.for_user(user), "session_id", wanted=self._named_sessions()),
         ]
         asked = [rows for rows in found if rows is not None]
-        for _, label, ref, pk in sorted(asked[0].union(*asked[1:], all=True)) if asked else ():
-            if ref.startswith(SESSIONS):
-                self._sessions[ref.removeprefix(SESSIONS)] = pk
+        rows = sorted(map(_Row._make, asked[0].union(*asked[1:], all=True)), key=_order) if asked else []
+        places = _places_of(user, rows)
+        self._names = {row.ref: _named(row, places) for row in rows if row.kind}
+        for row in rows:
+            if row.ref.startswith(SESSIONS):
+                self._sessions[row.ref.removeprefix(SESSIONS)] = row.pk
             else:
-                self._urls[ref] = reverse(f"admin:{label}_change", args=[pk])
+                self._urls[row.ref] = reverse(f"admin:{row.label}_change", args=[row.pk])
 
     def _named_sessions(self) -> set[str]:
         return {_session_id(ref) for ref in self._refs if ref.startswith(SESSIONS)}
@@ -73,7 +125,7 @@ class Pages:
     def _rows(
         self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "", wanted: Collection[str] | None = None
     ) -> QuerySet[Any, Any] | None:
-        """Return the rows of a kind that addresses name, as (order, page, address, primary key), or None.
+        """Return the rows of a kind that addresses name, with the columns of a `_Row`, or None.
 
         Args:
             rows: the person's rows of this kind.
@@ -86,6 +138,7 @@ class Pages:
         if not wanted:
             return None
         options = rows.model._meta
+        named_by = _NAMED_BY.get(rows.model, {"kind": Value(str(options.verbose_name))})
         self._kinds += 1
         return (
             rows.filter(**{f"{field}__in": wanted})
@@ -95,6 +148,7 @@ class Pages:
                 Value(f"{options.app_label}_{options.model_name}"),
                 Concat(Value(prefix), Cast(field, TextField()), output_field=TextField()),
                 "pk",
+                *(Cast(named_by.get(name, Value(None)), field) for name, field in COLUMNS.items()),
             )
         )
 
@@ -106,6 +160,34 @@ class Pages:
         if ref.endswith("/summary"):
             return page_url(Session, "summaries", pk)
         return turn_url(pk, int(ref.rsplit("/", 1)[1]))
+
+    def source(self, ref: str) -> Source:
+        """Return the row at an address."""
+        url, name = self.of(ref), self._names.get(ref) or name_of_source(ref)
+        return Source(ref, name if url or not ref else f"{name} (deleted)", url)
+
+
+def _order(row: _Row) -> int:
+    return row.order
+
+
+def _places_of(user: UserProfile, rows: Collection[_Row]) -> dict[int, tuple[str, int]]:
+    """Return the session and the sequence of the turns of the person that rows name."""
+    turns = Message.objects.filter(user=user, pk__in={row.turn for row in rows if row.turn})
+    return {pk: (session, n) for pk, session, n in turns.values_list("pk", "session__session_id", "sequence")}
+
+
+def _named(row: _Row, places: Mapping[int, tuple[str, int]]) -> str:
+    """Return a row in words: `fact, 21 Nov, from chat-1 turn 4`."""
+    session, sequence = places.get(row.turn or 0, (row.session, row.sequence))
+    turn = "" if sequence is None else f" turn {sequence}"
+    return f"{row.kind}{_day(row.time)}" + (f", from {session}{turn}" if session else "")
+
+
+def _day(time: datetime | None) -> str:
+    if time is None:
+        return ""
+    return f", {time:%-d %b}" if time.year == timezone.now().year else f", {time:%-d %b %Y}"
 
 
 def _session_id(ref: str) -> str:

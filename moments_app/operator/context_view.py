@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from moments_app.context.layers import LAYERS
 from moments_app.context.receipts import KeptLayer, KeptLine
-from moments_app.operator.addresses import Pages
+from moments_app.operator.addresses import Pages, Source
 
 BAR = 1000  # width of a bar, in its own units
 COLORS = 11  # of layers, in tokens.css
@@ -16,13 +16,12 @@ class ShownLine:
     """A line of a context.
 
     Args:
-        url: the page of its source; blank if there is none.
         when: where a trace found it: `same`, `then` or `now`.
         field: its name in a form.
     """
 
     line: KeptLine
-    url: str
+    source: Source
     when: str = ""
     field: str = ""
 
@@ -71,7 +70,7 @@ def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[
         if layer.name not in LAYERS:  # stored by another release
             continue
         width = round(BAR * layer.tokens / whole)
-        lines = [ShownLine(line, pages.of(line.ref)) for line in layer.lines]
+        lines = [ShownLine(line, pages.source(line.ref)) for line in layer.lines]
         shown.append(ShownLayer(layer.name, layer.tokens, 100 * layer.tokens / whole, start, width, lines))
         start += width
     return shown

@@ -206,7 +206,7 @@ def _person_of(fact: MemoryAtom) -> UserProfile:
 
 def _refuse(fact: MemoryAtom, order: Order) -> None:
     if fact.is_wrong or fact.state == MemoryAtom.State.EVICTED:
-        raise CannotCorrect("The fact was already corrected or evicted, so it can't be corrected.")
+        raise CannotCorrect("The fact was already corrected or removed, so it can't be corrected.")
     if order.kind == Correction.Kind.ENDED:
         if fact.state == MemoryAtom.State.ENDED:
             raise CannotCorrect("The fact has already ended.")
@@ -220,7 +220,7 @@ def _refuse(fact: MemoryAtom, order: Order) -> None:
             .filter(stream=fact.stream_id, user=fact.user_id, content_hash=content_hash(order.after))
             .exists()
         ):
-            raise CannotCorrect("content: the stream already has a fact with this text. Withdraw this fact instead.")
+            raise CannotCorrect("content: another fact already says this. Remove this fact instead.")
 
 
 def _refuse_undoing(correction: Correction) -> None:

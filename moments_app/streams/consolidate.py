@@ -273,7 +273,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         """Read the text and the observations."""
         stream = stream_of(job)
         if not stream.consolidation_prompt or (not job.force and not is_due(stream)):
-            return Skipped("not due: there are too few new observations, or the stream has no consolidation prompt")
+            return Skipped("not due: there are too few new observations, or no instructions for merging them")
         observations = _observations(stream)
         lines = list(stream.atoms.lines())
         fixed = [Line(line.content, is_by_hand=True) for line in lines if not line.engine]
@@ -373,7 +373,7 @@ def _still_there(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, Mem
     if stream is None or not job.is_claimed():
         raise ClaimLost
     if stream.consolidated_content != input.stream.consolidated_content:
-        raise Moved("The stream's text was edited while the engine was working.")
+        raise Moved("The text was edited while the engine was working.")
     told = {*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)}
     lock_rows(MemoryAtom.objects.filter(pk__in=told))
     shown = MemoryAtom.objects.active().filter(stream=stream, pk__in=input.atom_ids)

@@ -24,10 +24,10 @@ class CannotCurate(Refusal):
 
 _WHY_NOT = {
     MemoryAtom.State.ACTIVE: "The item is already in memory.",
-    MemoryAtom.State.ABSORBED: "The item is part of its stream's text. Undo that consolidation, or delete its line.",
-    MemoryAtom.State.LINE: "The item is a line of its stream's text.",
+    MemoryAtom.State.ABSORBED: "The item is part of its memory text. Undo that merge, or delete its line.",
+    MemoryAtom.State.LINE: "The item is a line of its memory text.",
     MemoryAtom.State.ENDED: "The fact has ended. Ended facts are kept as history.",
-    MemoryAtom.State.EVICTED: "The item is evicted. Restore it first.",
+    MemoryAtom.State.EVICTED: "The item was removed from memory. Restore it first.",
 }
 
 
@@ -71,7 +71,7 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     found = _locked(atom, [MemoryAtom.State.EVICTED])
     lines = found.stream.atoms.lines() if found.position is not None else MemoryAtom.objects.none()
     if line_key(found.content) in {line_key(line.content) for line in lines}:
-        raise CannotCurate("The stream's text already has this line.")
+        raise CannotCurate("The memory text already has this line.")
     _set(found, StatementChange.Action.RESTORED, Cause(requested_by), merged_into=None, **not_ended(found))
     _note_arrival(found, requested_by)
 
@@ -88,9 +88,9 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
             not in memory.
     """
     if stream.pk == atom.stream_id:
-        raise CannotCurate("The item is already in this stream.")
+        raise CannotCurate("The item is already in this memory text.")
     if stream.user_id != atom.user_id:
-        raise CannotCurate("This item belongs to one person. It can only be moved between that person's streams.")
+        raise CannotCurate("This item belongs to one person. It can only be moved between that person's memory texts.")
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
     moved = {"stream": stream, "consolidated_at": None, "is_candidate": False}
     _set(found, StatementChange.Action.MOVED, Cause(requested_by), **moved)
@@ -122,7 +122,7 @@ def _set(atom: MemoryAtom, action: StatementChange.Action, cause: Cause, **field
         with transaction.atomic():
             MemoryAtom.objects.filter(pk=atom.pk).change(action, cause, **fields)
     except IntegrityError as error:
-        raise CannotCurate("The stream already has an item with this text.") from error
+        raise CannotCurate("The memory text already has an item with these words.") from error
 
 
 def _note_arrival(atom: MemoryAtom, requested_by: str) -> None:

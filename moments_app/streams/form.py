@@ -113,7 +113,7 @@ class FormMemories(Process[FormationInput, Formed]):
         streams = labelled(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
         if not streams:
             count_from(session, turns[-1].sequence)
-            return Skipped("no stream is active")
+            return Skipped("no memory text is in use")
         [known] = known_of_each(session.user, [streams])
         input = formation_input(session, turns, shown, streams, formation_prompt(session), known)
         if again:

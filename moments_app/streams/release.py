@@ -225,7 +225,7 @@ def _share(
 ) -> Release:
     atom = MemoryAtom(stream=stream, atom_type=atom_type, content=wording, content_hash=content_hash(wording))
     if not add_atoms(stream, [atom], requested_by=actor):
-        raise CannotRelease(f"{stream.title} already has an item with this text.")
+        raise CannotRelease(f"{stream.title} already has an item with these words.")
     made = Release.objects.create(stream=stream, atom=atom, wording=wording, actor=actor, **values)
     ReleaseSource.objects.bulk_create(ReleaseSource(release=made, user_id=user, atom_id=pk) for user, pk in sources)
     log_release("memory_released", made, actor)

@@ -137,7 +137,7 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     last = last_time(stream)
     if last is None:
-        raise CannotUndo("There is no consolidation to undo.")
+        raise CannotUndo("There is no merge to undo.")
     take_back(stream, last, Cause(requested_by))
 
 

@@ -8,6 +8,7 @@ of turns. The drawback is that only the newest of many sessions are searched.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import connection
 from django.db.models import QuerySet
@@ -39,15 +40,16 @@ WITH people AS MATERIALIZED (
     SELECT turn.* FROM (SELECT * FROM people ORDER BY place) people
     CROSS JOIN turns_with_words(people.ids, %(words)s::jsonb, %(most_turns)s) turn LIMIT %(most_read)s
 ), said AS MATERIALIZED (
-    SELECT newest.id AS session_id, min(ARRAY[sequence, turn.id]) AS first, count(DISTINCT turn.id) AS number
+    SELECT newest.id AS session_id, min(ARRAY[(role <> 'user')::integer, sequence, turn.id]) AS first,
+        count(DISTINCT turn.id) AS number
     FROM turn JOIN unnest(%(sessions)s::bigint[]) WITH ORDINALITY newest (id, place) ON newest.id = turn.session_id
     GROUP BY newest.id, newest.place ORDER BY newest.place LIMIT %(most_sessions)s
 )
-SELECT said.session_id, message.sequence, said.number - 1,
-    CASE message.kind WHEN 'archived' THEN %(archived)s ELSE left(message.content, %(excerpt)s) END
-FROM said JOIN sessions_app_message message ON message.id = said.first[2]
+SELECT said.session_id, message.sequence, said.number - 1, message.role, message.created_at,
+    CASE WHEN message.kind <> 'archived' THEN left(message.content, %(excerpt)s) END
+FROM said JOIN sessions_app_message message ON message.id = said.first[3]
 """
-_VALUES: dict[str, int | str] = {
+_VALUES = {
     "people": PEOPLE,
     "few": FEW,
     "first": FIRST,
@@ -55,21 +57,24 @@ _VALUES: dict[str, int | str] = {
     "most_read": MOST_READ,
     "most_sessions": MOST_SESSIONS,
     "excerpt": EXCERPT_CHARS,
-    "archived": ARCHIVED,
 }
 
 
 @dataclass(frozen=True)
 class Mention:
-    """The first turn of a session that has the words. Later turns may only repeat it.
+    """The person's first turn of a session that has the words. If the person has none, the first turn of others.
 
     Args:
         others: The number of other turns of the session that have the words.
+        content: The start of its text. Blank if it is archived.
         excerpt: An excerpt of its text, or `ARCHIVED`.
     """
 
     sequence: int
     others: int
+    role: str
+    time: datetime
+    content: str
     excerpt: str
 
     @property
@@ -95,18 +100,23 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mentio
 
 
 def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Mention]:
-    """Find the first turn with all words of a text in each of some sessions of these people."""
+    """Find the turn to show of each of some sessions of these people: one with all words of a text."""
     words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MOST_WORDS]
     if not words:
         return {}
     stems = json.dumps([word.stems for word in words])
     with connection.cursor() as cursor:
         cursor.execute(_SAID_SQL, _VALUES | {"words": stems, "users": list(users), "sessions": list(sessions)})
-        return {pk: Mention(sequence, others, _excerpt(content, words)) for pk, sequence, others, content in cursor}
+        return {
+            pk: Mention(sequence, others, role, time, content or "", _excerpt(content, words))
+            for pk, sequence, others, role, time, content in cursor
+        }
 
 
-def _excerpt(content: str, words: Sequence[lexemes.QueryWord]) -> str:
+def _excerpt(content: str | None, words: Sequence[lexemes.QueryWord]) -> str:
     """Return a short text unchanged, or the part of a long one around the first match."""
+    if content is None:
+        return ARCHIVED
     if len(content) <= SHORT:
         return content
     place = next((start for start, _ in lexemes.places_of(content, words)), 0)

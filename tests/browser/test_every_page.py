@@ -11,13 +11,14 @@ from axe_playwright_python.base import AXE_SCRIPT
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 from pytest_django.fixtures import Settings
 
 from memory_extras.oauth.models import Assistant
 from sessions_app.admin.links import page_url
 from sessions_app.models import ApiKey, Application, UserProfile
 from sessions_app.security.staff import invitation_to, invite
+from sessions_app.transcript.append import NewMessage, append
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import Address, every_address, every_page
 from tests.support.furnished import furnish
@@ -130,6 +131,16 @@ def test_every_page_is_accessible_and_keeps_its_policy_with_all_columns_visible(
             tab.set_viewport_size(SMALL_DESKTOP)
             if hidden := tab.evaluate(_HIDDEN_OF_LIST):
                 found.append(f"{address.url}: {hidden} pixels of the list are hidden beside the sidebar")
+    assert not found, "\n".join(found)
+
+
+def test_results_of_a_search_are_accessible_and_keep_their_policy(tab: Page, ada: UserProfile) -> None:
+    append(ada, "source", [NewMessage("user", "My harpsichord came from Lyon.")])
+    append(ada, "echo", [NewMessage("assistant", "Your harpsichord came from Lyon, you said.")])
+    tab.goto(reverse("admin:sessions_app_userprofile_find", query={"q": "harpsichord"}))
+    tab.get_by_text("Said again in 1 other session").click()
+    expect(tab.get_by_role("link", name="echo of ada")).to_be_visible()
+    found = barriers(tab)
     assert not found, "\n".join(found)
 
 

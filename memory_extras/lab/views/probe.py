@@ -17,7 +17,7 @@ from memory_extras.lab.probes.run import RunProbes
 from memory_extras.lab.rights import KEEP_PROBES
 from memoryproject.status.dashboard import Chart, bar_chart
 from moments_app.models import Job
-from moments_app.operator.addresses import Pages
+from moments_app.operator.addresses import SESSIONS, Pages, Source, name_of_source
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.retract import CannotRetract, sequences_of
@@ -29,24 +29,16 @@ RESULTS_SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Place:
-    """An item of a context, and its page, if there is one."""
-
-    ref: str
-    url: str
-
-
-@dataclass(frozen=True)
 class ShownResult:
     """A result for the page.
 
     Args:
-        places: The items of the context.
+        sources: The items of the context.
         changes: What changed since the previous result.
     """
 
     result: ProbeResult
-    places: list[Place]
+    sources: list[Source]
     changes: list[str]
 
 
@@ -81,18 +73,21 @@ class ProbeForm(FormPage[Probe]):
         pages = Pages(self.row.user, named) if self.request.user.has_perms(SEE_MEMORY) else None
         setups = [*(result.setup for result in latest[1:]), {}]
         return [
-            ShownResult(result, _places(result, pages), changes(before, result.setup))
+            ShownResult(result, _sources(result, pages), changes(before, result.setup))
             for result, before in zip(latest, setups, strict=False)
         ]
 
-    def _evidence(self) -> list[Place]:
-        source = self.row.source_session
-        return [Place(str(n), turn_url(source.pk, n)) for n in self.row.evidence_sequences] if source else []
+    def _evidence(self) -> list[Source]:
+        session = self.row.source_session
+        if session is None:
+            return []
+        turns = f"{SESSIONS}{session.session_id}/messages/"
+        return [Source(f"{turns}{n}", f"turn {n}", turn_url(session.pk, n)) for n in self.row.evidence_sequences]
 
 
-def _places(result: ProbeResult, pages: Pages | None) -> list[Place]:
+def _sources(result: ProbeResult, pages: Pages | None) -> list[Source]:
     refs = dict.fromkeys(ref for refs in result.refs.values() for ref in refs)
-    return [Place(ref, pages.of(ref) if pages else "") for ref in refs]
+    return [pages.source(ref) if pages else Source(ref, name_of_source(ref)) for ref in refs]
 
 
 def _words_chart(latest: Sequence[ProbeResult]) -> Chart:

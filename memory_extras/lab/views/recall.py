@@ -10,15 +10,14 @@ from django.shortcuts import render
 
 from memory_extras.lab.inspection import Inspection, inspect
 from moments_app.interfaces.api.search import MATCH_COUNT_MAX
-from moments_app.models import MemoryAtom, Moment
+from moments_app.operator.addresses import Pages
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.request import KINDS, MODES, RecallRequest
-from moments_app.recall.results import Result
 from moments_app.recall.search import MATCH_COUNT
 from sessions_app import lexemes
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
-from sessions_app.admin.links import marked, page_url, turn_url
+from sessions_app.admin.links import marked
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import OperatorPage, OperatorView
 from sessions_app.lexemes import QUERY_MAX_CHARS
@@ -118,10 +117,11 @@ def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
     data = form.cleaned_data
     seen = inspect(user, data["agent_id"], form.question(), most=data["most"])
     words = lexemes.whole_words(data["query"])
+    pages = Pages(user, [result.ref for result in seen.results])
     return {
         "profile": user,
         "seen": seen,
-        "results": [(result, _page_of(result), marked(result.content, words)) for result in seen.results],
+        "results": [(result, pages.source(result.ref), marked(result.content, words)) for result in seen.results],
         "steps": _steps(seen),
         "bar": BAR,
         "total": sum(seen.steps.values()),
@@ -129,14 +129,6 @@ def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
         "is_counted": seen.words is not None and any(number for number, _ in seen.words.sizes.values()),
         "embeds": settings.EMBEDDING.is_on,
     }
-
-
-def _page_of(result: Result) -> str:
-    """Return the URL of the page with the whole result."""
-    if result.kind == "turn" and result.sequence is not None:
-        return turn_url(result.pk, result.sequence)
-    model = {"fact": MemoryAtom, "moment": Moment}[result.kind]
-    return page_url(model, "change", result.pk)
 
 
 def _steps(seen: Inspection) -> list[dict[str, Any]]:

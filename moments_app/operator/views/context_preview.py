@@ -93,7 +93,7 @@ def _preview(session: Session, asked: dict[str, Any], turn: Message | None) -> d
         "layers": layers,
         "rows": [(layer, [part for part in envelope.trimmed if part.layer == layer.key]) for layer in layers],
         "pinned": ALWAYS,
-        "following": [ShownLine(line, pages.of(line.ref)) for line in following],
+        "following": [ShownLine(line, pages.source(line.ref)) for line in following],
         "bar": BAR,
         "overhead": envelope.filled.overhead,
         "free": free,

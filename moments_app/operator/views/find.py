@@ -1,6 +1,6 @@
 """A search for people, sessions, moments and facts, with the matching words marked."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.contrib.admin.views.main import SEARCH_VAR
@@ -10,11 +10,13 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from moments_app.models import MemoryAtom, Moment
+from moments_app.operator.said_again import by_source
 from sessions_app import lexemes
 from sessions_app.admin.links import change_url, list_url, marked, turn_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import OperatorPage, may_see
 from sessions_app.models import Session, UserProfile
+from sessions_app.transcript.search import MOST_SESSIONS, Mention
 
 SHOWN = 8  # of each kind; its list has more
 EXCERPT = 280  # characters
@@ -26,12 +28,16 @@ class Hit(NamedTuple):
 
     Attributes:
         text: its text, with the matching words marked.
+        said: who said it, and when; blank if it is not a turn.
+        again: the hits of other sessions that repeat it.
     """
 
     url: str
     name: str
     text: SafeString
     row: Model
+    said: str = ""
+    again: Sequence["Hit"] = ()
 
 
 class Group(NamedTuple):
@@ -70,11 +76,19 @@ class Find(OperatorPage):
     def _group(self, model: type[Model], asked: str, words: Sequence[lexemes.QueryWord]) -> Group:
         admin = self.admin.admin_site.get_model_admin(model)
         found, _ = admin.get_search_results(self.request, admin.get_queryset(self.request), asked)
-        rows = list(found.order_by(*admin.ordering)[: SHOWN + 1])
+        most = MOST_SESSIONS if model is Session else SHOWN + 1
+        rows = list(found.order_by(*admin.ordering)[:most])
         more = list_url(model, **{SEARCH_VAR: asked}) if len(rows) > SHOWN else ""
-        say = _SAYS[model]
-        hits = [say(self.request, row, words) for row in rows[:SHOWN]]
-        return Group(capfirst(str(model._meta.verbose_name_plural)), hits, more)
+        groups = by_source(rows, _turns(self.request), words) if model is Session else [[row] for row in rows]
+        hits = [[_SAYS[model](self.request, row, words) for row in group] for group in groups[:SHOWN]]
+        sources = [source._replace(again=again) for source, *again in hits]
+        return Group(capfirst(str(model._meta.verbose_name_plural)), sources, more)
+
+
+def _turns(request: HttpRequest) -> Mapping[int, Mention | None]:
+    """Return the turns that the search of the list of sessions found."""
+    found: Mapping[int, Mention | None] = request.said  # type: ignore[attr-defined]
+    return found
 
 
 def _person(request: HttpRequest, user: UserProfile, words: Sequence[lexemes.QueryWord]) -> Hit:
@@ -84,11 +98,11 @@ def _person(request: HttpRequest, user: UserProfile, words: Sequence[lexemes.Que
 def _session(request: HttpRequest, session: Session, words: Sequence[lexemes.QueryWord]) -> Hit:
     """Return a hit for a session: the turn that has the words, or the session's beginning."""
     name = f"{session.session_id} of {session.user.user_id}"
-    mention = request.said.get(session.pk)  # type: ignore[attr-defined]  # the list's search leaves it there
+    mention = _turns(request).get(session.pk)
     if mention is None:
         return Hit(change_url(session), name, marked(getattr(session, "began", ""), words, EXCERPT), session)
-    url = turn_url(session.pk, mention.sequence)
-    return Hit(url, f"{name}, {mention.name}", marked(mention.excerpt, words, EXCERPT), session)
+    url, text = turn_url(session.pk, mention.sequence), marked(mention.excerpt, words, EXCERPT)
+    return Hit(url, f"{name}, {mention.name}", text, session, said=f"{mention.role}, {mention.time:%Y-%m-%d}")
 
 
 def _moment(request: HttpRequest, moment: Moment, words: Sequence[lexemes.QueryWord]) -> Hit:

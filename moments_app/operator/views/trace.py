@@ -222,9 +222,9 @@ def _compared(key: str, old: Sequence[KeyedLine], new: Sequence[KeyedLine], page
         is_same = tag == "equal"
         for place, (ref, _, line) in enumerate(old[i:j], i):
             field = "" if key == QUERY else f"{key}:{place}"
-            yield ShownLine(line, pages.of(ref), SAME if is_same else THEN, field)
+            yield ShownLine(line, pages.source(ref), SAME if is_same else THEN, field)
         for ref, _, line in () if is_same else new[k:m]:
-            yield ShownLine(line, pages.of(ref), NOW)
+            yield ShownLine(line, pages.source(ref), NOW)
 
 
 class Trace(SessionPage):

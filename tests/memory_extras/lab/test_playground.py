@@ -51,6 +51,7 @@ def test_messages_of_a_test_person_use_the_endpoint_and_answers_show_their_memor
     say(root, person, "How are my bees?", session.session_id)
     shown = page(root, url("chat", person))
     assert 'data-lights="0"' in shown and 'href="#turn-0"' in shown  # a line with the turn
+    assert f'title="rem://sessions/{session.session_id}/messages/0">turn 0 of {session.session_id}</a>' in shown
     assert ContextReceipt.objects.filter(session=session).count() == 2
     asked = upstream.requests[-1]["messages"]
     assert "I keep bees." in str(asked) and asked[-1]["content"] == "How are my bees?"

@@ -4,6 +4,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from memory_extras.lab.inspection import inspect
 from moments_app.context import receipts
@@ -86,6 +87,8 @@ class TestThePage:
         assert "which no text contains" in shown and "BM25" in shown and "cosine" in shown
         assert change_url(MemoryAtom.objects.get()) in shown
         assert f"{change_url(session)}?at=60#turn-60" in shown
+        assert 'title="rem://sessions/s1/messages/60">turn 60 of s1</a>' in shown
+        assert f'title="{MemoryAtom.objects.get().uri}">fact, {timezone.now():%-d %b}</a>' in shown
         moments = page(root, url(), user_id="ada", query="kiln", kinds="moment")
         assert any(change_url(moment) in moments for moment in Moment.objects.all())
         assert "compared (exact)" in shown and "embed query" in shown and "Degraded" not in shown

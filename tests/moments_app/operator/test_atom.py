@@ -92,7 +92,7 @@ class TestWriting:
         note(repairs, "Felt wears out.", "fact")
         fields = {"stream": repairs.pk, "atom_type": "fact", "content": "felt WEARS out"}
         answer = root.post(reverse("admin:moments_app_memoryatom_add"), fields | WHEN)
-        assert "The stream already has an item with this text." in answer.content.decode()
+        assert "The memory text already has an item with these words." in answer.content.decode()
         assert repairs.atoms.count() == 1
 
     def test_an_evicted_item_cannot_be_changed(self, root: Client, repairs: MemoryStream) -> None:
@@ -111,7 +111,8 @@ class TestChanging:
         assert "Contexts and searches no longer include this item" in shown and "Restore" in shown
         atom.refresh_from_db()
         assert atom.state == "evicted"
-        assert "The item is evicted. Restore it first." in root.post(url(atom, "evict"), follow=True).content.decode()
+        refused = root.post(url(atom, "evict"), follow=True).content.decode()
+        assert "The item was removed from memory. Restore it first." in refused
         root.post(url(atom, "restore"))
         atom.refresh_from_db()
         assert atom.state == "active"
@@ -137,7 +138,7 @@ class TestChanging:
             assert "Choose another memory text of the same person." in answer
         note(own, "felt wears OUT", "fact")
         assert (
-            "already has an item with this text"
+            "already has an item with these words"
             in root.post(url(atom, "move"), {"stream": own.pk}, follow=True).content.decode()
         )
         atom.refresh_from_db()

@@ -41,6 +41,7 @@ def test_lines_link_to_their_sources(root: Client, ada: UserProfile) -> None:
         assert f'href="{change_url(thing)}"' in shown
     assert f"{change_url(session)}?at=1#turn-1" in shown
     assert reverse("admin:sessions_app_session_summaries", args=[session.pk]) in shown
+    assert f'title="{turn}">turn 1 of s1</a>' in shown and f'title="{summary}">the summary of s1</a>' in shown
     assert "45 tokens" in shown and "conversation: 2 dropped, 90 tokens left out" in shown
 
 

@@ -21,7 +21,7 @@ def test_layers_share_the_bar_and_lines_link_to_pages(ada: UserProfile) -> None:
         (0, BAR * 3 // 8, 37.5),
         (BAR * 3 // 8, BAR // 8, 12.5),
     ]
-    assert [line.url for layer in (user, query) for line in layer.lines] == [change_url(ada), ""]
+    assert [line.source.url for layer in (user, query) for line in layer.lines] == [change_url(ada), ""]
 
 
 def test_an_unknown_layer_is_left_out(ada: UserProfile) -> None:

@@ -7,10 +7,11 @@ from django.urls import reverse
 from moments_app.models import Contradiction, Correction, MemoryAtom
 from moments_app.provenance.correct import correct
 from moments_app.provenance.correct import correcting as correcting_to
+from moments_app.streams.curate import evict
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.lives import BERGEN, CHILD, DATES, MAYA, OSLO, say, told_a_life
 from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
-from tests.support.streams import written
+from tests.support.streams import note, written
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -87,6 +88,17 @@ def test_an_invalid_order_changes_nothing(root: Client, ada: UserProfile, given:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     assert root.post(correcting(OSLO), given).status_code == 200
     assert not Correction.objects.exists()
+
+
+def test_a_rejected_correction_is_explained_in_the_words_of_the_page(root: Client, ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    url, fact = correcting(MAYA), MemoryAtom.objects.get(content=MAYA)
+    note(fact.stream, RIGHT["content"], "fact")
+    shown = root.post(url, RIGHT, follow=True).content.decode()
+    assert "another fact already says this. Remove this fact instead." in shown
+    evict(fact, requested_by="operator:eve")
+    shown = root.post(url, RIGHT, follow=True).content.decode()
+    assert escaped("The fact was already corrected or removed, so it can't be corrected.") in shown
 
 
 def test_a_contradiction_is_answered_and_the_answer_undone(root: Client, ada: UserProfile) -> None:

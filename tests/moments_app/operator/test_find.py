@@ -1,11 +1,16 @@
 """The page that searches everything."""
 
+import re
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from moments_app.models import MemoryStream
 from moments_app.models.stream import USER_DEFAULTS
+from moments_app.operator.views.find import SHOWN
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.moments import remember
@@ -18,9 +23,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 URL = reverse("admin:sessions_app_userprofile_find")
 
 
-def said(user: UserProfile, text: str, session_id: str = "s1") -> Session:
-    append(user, session_id, [NewMessage("user", text)])
-    return Session.objects.get(session_id=session_id)
+def said(user: UserProfile, text: str, session_id: str = "s1", role: str = "user") -> Session:
+    append(user, session_id, [NewMessage(role, text)])
+    return Session.objects.get(user=user, session_id=session_id)
+
+
+def links(shown: str) -> list[str]:
+    """Return the names of the sessions that a page links to, in its order."""
+    return re.findall(r">([\w-]+ of \w+), turn \d", shown)
 
 
 def test_people_turns_moments_and_facts_are_found_with_marked_words(root: Client, ada: UserProfile) -> None:
@@ -45,6 +55,61 @@ def test_a_person_is_found_by_any_word_of_the_name_in_any_case(root: Client, nam
     UserProfile.objects.ensure("conv-26-melanie")
     for shown in (page(root, URL, q=name), page(root, list_url(UserProfile), q=name)):
         assert change_url(wanted) in shown and "melanie" not in shown
+
+
+class TestTheSourceComesFirst:
+    """What a person said comes before what repeats it, however old it is."""
+
+    def test_sessions_that_repeat_a_statement_are_listed_under_it(self, root: Client, ada: UserProfile) -> None:
+        source = said(ada, "Hello. My harpsichord came from Lyon. Do you play?")
+        echo = said(ada, "You told me that your harpsichord came from Lyon, in May.", "s2", "assistant")
+        said(ada, "A harpsichord that came from Lyon needs tuning, like all from Lyon.", "s3")
+        said(ada, "I lent the harpsichord to Bo.", "s4")
+        shown = page(root, URL, q="harpsichord")
+        assert links(shown) == ["s1 of ada", "s3 of ada", "s2 of ada", "s4 of ada"]
+        folded = shown[shown.index("<details") : shown.index("</details>")]
+        assert "Said again in 2 other sessions" in folded and links(folded) == ["s3 of ada", "s2 of ada"]
+        assert f"{change_url(echo)}?at=0#turn-0" in folded and f"{change_url(source)}?at=0#turn-0" not in folded
+        assert f"assistant, {timezone.now():%Y-%m-%d}" in folded
+
+    def test_a_statement_in_other_words_and_one_of_the_assistant_follow(self, root: Client, ada: UserProfile) -> None:
+        said(ada, "Harpsichords from Lyon are fine ones.", "s1", "assistant")
+        said(ada, "My harpsichord came from Lyon.", "s2")
+        said(ada, "It was built in Lyon, your harpsichord.", "s3", "assistant")
+        shown = page(root, URL, q="harpsichord")
+        assert links(shown) == ["s2 of ada", "s1 of ada", "s3 of ada"] and "Said again" not in shown
+
+    def test_the_time_of_a_turn_counts_not_when_it_was_stored(self, root: Client, ada: UserProfile) -> None:
+        said(ada, "My harpsichord came from Lyon.")
+        earlier = NewMessage("user", "My harpsichord came from Lyon!", created_at=timezone.now() - timedelta(days=9))
+        append(ada, "imported", [earlier])
+        assert links(page(root, URL, q="harpsichord")) == ["imported of ada", "s1 of ada"]
+
+    def test_other_people_and_archived_turns_repeat_nothing(
+        self, root: Client, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        for user in (ada, bo):
+            said(user, "My harpsichord came from Lyon.")
+        archived = said(ada, "My harpsichord came from Lyon.", "s2")
+        archived.messages.update(kind="archived", content="")
+        shown = page(root, URL, q="harpsichord")
+        assert sorted(links(shown)) == ["s1 of ada", "s1 of bo", "s2 of ada"] and "Said again" not in shown
+
+    def test_a_statement_of_the_query_alone_is_repeated_only_by_itself(self, root: Client, ada: UserProfile) -> None:
+        said(ada, "Harpsichords?")
+        said(ada, "The harpsichord!", "s2")
+        said(ada, "My harpsichord came from Lyon.", "s3")
+        shown = page(root, URL, q="harpsichord")
+        assert "Said again in 1 other session<" in shown
+        assert links(shown[shown.index("</details>") :]) == ["s3 of ada"]
+
+    @pytest.mark.slow
+    def test_a_source_in_the_oldest_of_many_sessions_comes_first(self, root: Client, ada: UserProfile) -> None:
+        said(ada, "My harpsichord came from Lyon.")
+        for number in range(SHOWN + 2):
+            said(ada, f"Your harpsichord and {number}.", f"echo-{number}", "assistant")
+        shown = links(page(root, URL, q="harpsichord"))
+        assert shown[0] == "s1 of ada" and len(shown) == SHOWN
 
 
 def test_an_operator_finds_only_permitted_kinds_and_the_search_is_recorded(ada: UserProfile) -> None:

@@ -109,6 +109,13 @@ class TestWho:
         for kind in ("instruction", "lesson", "candidate"):
             assert f"of the kind {kind}" not in facts and f"of the kind {kind}" in behavior
 
+    def test_no_half_of_the_page_is_empty(self, root: Client, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        note(stream, "Ada fires pots in Lyon.", "fact")
+        assert 'class="rem-halves"' not in page(root, change_url(ada))
+        note(stream, "Answer Ada in French.", "fact", kind="instruction")
+        assert 'class="rem-halves"' in page(root, change_url(ada))
+
     @pytest.mark.slow
     @pytest.mark.usefixtures("forming")
     def test_each_fact_links_to_other_texts_that_say_it(self, root: Client, ada: UserProfile) -> None:

@@ -150,7 +150,7 @@ class TestPage:
         root.post(url(own, "undo"))
         own.refresh_from_db()
         assert own.consolidated_content == "By hand." and own.atoms.active().count() == 2
-        assert "There is no consolidation to undo." in root.post(url(own, "undo"), follow=True).content.decode()
+        assert "There is no merge to undo." in root.post(url(own, "undo"), follow=True).content.decode()
 
     def test_editing_a_setting_keeps_a_text_consolidated_meanwhile(self, root: Client, own: MemoryStream) -> None:
         answer = root.get(change_url(own))

@@ -124,7 +124,7 @@ def test_an_undo_restores_text_and_observations_exactly(stream: MemoryStream) ->
     assert state(stream) != before
     undo(stream, requested_by="test")
     assert state(stream) == before
-    with pytest.raises(CannotUndo, match="no consolidation"):
+    with pytest.raises(CannotUndo, match="no merge"):
         undo(stream, requested_by="test")
 
 

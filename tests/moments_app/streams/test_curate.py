@@ -71,7 +71,7 @@ class TestEvict:
     def test_an_absorbed_item_cannot_be_evicted(self, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         assert fold(own).status == Job.Status.COMPLETED
-        with pytest.raises(CannotCurate, match="part of its stream's text"):
+        with pytest.raises(CannotCurate, match="part of its memory text"):
             evict(atom, requested_by="test")
         atom.refresh_from_db()
         assert atom.state == "absorbed"
@@ -93,7 +93,7 @@ class TestEvict:
     def test_an_item_cannot_be_evicted_twice(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         evict(atom, requested_by="test")
-        with pytest.raises(CannotCurate, match="is evicted"):
+        with pytest.raises(CannotCurate, match="was removed from memory"):
             evict(atom, requested_by="test")
 
     def test_the_error_says_that_an_item_was_deleted(self, own: MemoryStream) -> None:
@@ -117,7 +117,7 @@ class TestRestore:
     def test_an_item_cannot_be_restored_if_it_was_added_again(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact", state="evicted")
         note(own, "felt WEARS out", "fact")
-        with pytest.raises(CannotCurate, match="already has an item with this text"):
+        with pytest.raises(CannotCurate, match="already has an item with these words"):
             restore(atom, requested_by="test")
         atom.refresh_from_db()
         assert atom.state == "evicted"
@@ -169,7 +169,7 @@ class TestMove:
     ) -> None:
         note(own, "Felt wears out.", "fact")
         atom = note(of_session, "felt wears OUT", "fact")
-        with pytest.raises(CannotCurate, match="already has an item with this text"):
+        with pytest.raises(CannotCurate, match="already has an item with these words"):
             move(atom, own, requested_by="test")
         atom.refresh_from_db()
         assert atom.stream == of_session
@@ -179,7 +179,7 @@ class TestMove:
         for stream in (MemoryStream.objects.ensure_of_person(bo, "default"), shard("repairs")):
             with pytest.raises(CannotCurate, match="belongs to one person"):
                 move(atom, stream, requested_by="test")
-        with pytest.raises(CannotCurate, match="is already in this stream"):
+        with pytest.raises(CannotCurate, match="is already in this memory text"):
             move(atom, own, requested_by="test")
 
     def test_a_shards_item_moves_to_another_shard_and_is_found_by_its_agent(self, ada: UserProfile) -> None:

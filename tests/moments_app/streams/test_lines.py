@@ -308,7 +308,7 @@ class TestByHand:
         self.write(known, "\n".join(known.consolidated_content.split("\n")[1:]))
         curate.evict(known.atoms.get(content="Owns one anvil."), requested_by="test")
         assert found(service, "anvil") == []
-        with pytest.raises(curate.CannotCurate, match="part of its stream's text"):
+        with pytest.raises(curate.CannotCurate, match="part of its memory text"):
             curate.evict(known.atoms.get(content="Owns one bellows."), requested_by="test")
 
     def test_a_line_with_changed_punctuation_keeps_its_items(self, known: MemoryStream) -> None:

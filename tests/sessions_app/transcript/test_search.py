@@ -28,6 +28,14 @@ def test_a_session_is_found_if_one_turn_has_all_words_in_any_form(ada: UserProfi
     assert said.excerpt == "The kiln has cracked again."
 
 
+def test_the_first_turn_of_the_person_precedes_those_of_others(ada: UserProfile) -> None:
+    said = [("assistant", "Your kiln?"), ("user", "The kiln."), ("assistant", "A kiln."), ("user", "My kiln.")]
+    session = append(ada, "a", [NewMessage(role, text) for role, text in said]).session
+    found = find_sessions(Session.objects.all(), "kiln")[session.pk]
+    assert found is not None
+    assert (found.role, found.sequence, found.others, found.content) == ("user", 1, 3, "The kiln.")
+
+
 def test_the_excerpt_of_a_long_turn_surrounds_the_words(ada: UserProfile) -> None:
     session = say(ada, "a", f"{'Much was said before. ' * 40}The harpsichord came from Lyon. {'And after. ' * 40}")
     said = find_sessions(Session.objects.all(), "harpsichord")[session.pk]

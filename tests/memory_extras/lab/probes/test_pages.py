@@ -44,6 +44,8 @@ def test_a_turn_and_its_answer_can_be_saved_as_a_probe_and_run_with_a_button(roo
     work_off()
     shown = page(root, change_url(probe))
     assert "1 of 1" in shown and "met 1 of 1 times" in shown
+    assert 'title="rem://sessions/s1/messages/1">turn 1</a>' in shown  # the evidence
+    assert 'title="rem://sessions/s1/messages/0">turn 0 of s1</a>' in shown
     listed = page(root, list_url(Probe))
     assert "Results over time" in listed and "100%" in listed
 
