@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from moments_app.streams.same import sentences_of
+from moments_app.turns.same import sentences_of
 from sessions_app import lexemes
 from sessions_app.models import Message, Session
 from sessions_app.transcript.search import Mention
