@@ -32,8 +32,7 @@ NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tas
 TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
 MORE = (
     "There are more conversations of the same person, the later ones last: a task with a number is the task of that "
-    "name for one of them. What the first is told of the person and of streams holds for all. Say nothing twice. A "
-    "line may end lines that you write for the same stream in an earlier conversation, by letters that no other has."
+    "name for one of them. What the first is told of the person and of streams holds for all. Say nothing twice."
 )
 
 Request = MomentRequest | FormationRequest

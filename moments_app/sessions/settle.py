@@ -60,13 +60,10 @@ from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.formation import (
     UNFORMED,
     Formed,
-    Lettered,
     calls_before_settling,
     closed_model,
     count_from,
     end_named,
-    lettered,
-    letters_of,
 )
 from moments_app.streams.timeline import SURE
 from sessions_app.clock import database_now
@@ -109,11 +106,6 @@ class Thought:
     formed: Formed | None = None
     digested: Digested | None = None
 
-    @property
-    def letters(self) -> list[Lettered]:
-        """The stream and the letter of each new item."""
-        return letters_of(self.quiet.formation, self.formed.candidates) if self.quiet.formation and self.formed else []
-
 
 class Settle(Process[SettleInput, Sequence[Thought]]):
     """Writes quiet sessions into memory, and clears them."""
@@ -154,8 +146,9 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         thoughts: list[Thought] = []
         for number, one in enumerate(sessions):
             progress(number, len(sessions))
+            earlier = [moment for thought in thoughts for moment in thought.moments]
             try:
-                thoughts.append(_think(one, asked, thoughts, carries=asked is engine))
+                thoughts.append(_think(one, asked, earlier, carries=asked is engine))
             except EngineError:
                 if not thoughts:
                     raise
@@ -219,29 +212,27 @@ def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, S
     return engine, sessions[:1]
 
 
-def _think(one: Quiet, engine: Engine, earlier: Sequence[Thought], *, carries: bool) -> Thought:
+def _think(one: Quiet, engine: Engine, earlier: Sequence[Told], *, carries: bool) -> Thought:
     """Call the engine for a session.
 
     Args:
         one: the session.
         engine: the engine.
-        earlier: the results of the earlier sessions of this run.
-        carries: whether the engine receives their moments. If not, the answers came from one call.
+        earlier: the moments of the earlier sessions of this run.
+        carries: whether the engine receives these moments. If not, the answers came from one call.
 
     Raises:
         EngineError: it gave no valid answer.
     """
     thought = Thought(one)
     if one.build:
-        moments = [moment for thought in earlier for moment in thought.moments]
-        known = one.before.with_new(moments, one.place.until).known
+        known = one.before.with_new(earlier, one.place.until).known
         built = divide(replace(one.build, known=known) if carries else one.build, engine, no_progress)
         thought.moments = _told(one, built)
         journey = known.journey.then([new.moment for new in thought.moments])
         thought.built = replace(built, journey=told(journey))
     if one.formation:
-        letters = [letter for thought in earlier for letter in thought.letters]
-        thought.formed = formation.form(one.formation, engine, no_progress, earlier=letters)
+        thought.formed = formation.form(one.formation, engine, no_progress)
     if one.digest:
         lessons = [item.draft.text for item in thought.formed.lessons] if thought.formed else []
         thought.digested = derived(one.digest, _episodes(thought), _opened(thought), lessons, engine.name)
@@ -359,10 +350,7 @@ def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
     ended: dict[Job, list[MemoryAtom]] = {}
 
     def end() -> list[MemoryAtom]:
-        letters: dict[Lettered, int | None] = {}
-        for by, input, made, atoms in group:
-            letters |= lettered(made, atoms)
-            ended[by] = end_named(by, input, made, atoms, letters)
+        ended.update({by: end_named(by, input, made, atoms) for by, input, made, atoms in group})
         return list(chain.from_iterable(ended.values()))
 
     add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}", end=end)

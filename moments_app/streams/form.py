@@ -52,7 +52,6 @@ from moments_app.streams.formation import (
     formation_prompt,
     labelled,
     lessons_of,
-    lettered,
     result_of,
     write,
 )
@@ -142,7 +141,7 @@ class FormMemories(Process[FormationInput, Formed]):
         ended: list[MemoryAtom] = []
 
         def end() -> Sequence[MemoryAtom]:
-            ended.extend(end_named(job, input, answer, atoms, lettered(answer, atoms)))
+            ended.extend(end_named(job, input, answer, atoms))
             return ended
 
         add_to_each([*by_stream(input, answer, atoms), *lessons], requested_by=f"job:{job.job_id}", end=end)

@@ -40,7 +40,6 @@ from sessions_app.text.length import cut_words, weighted
 MAX_TURNS = 200  # of one run; further turns are formed by a follow-up
 FORMED = "memories_formed"  # in the event log
 UNFORMED = F("message_count") - F("formed_message_count")
-Lettered = tuple[int, int | str]  # stream and letter of a statement
 # Kinds of statements that are valid from the day that they name.
 LASTING = frozenset({"identity", "relationship", "home", "work", "health", "preference", "event"})
 
@@ -245,12 +244,8 @@ def parts_of(formation: FormationInput | None, build: BuildInput | None, number:
     return parts
 
 
-def form(input: FormationInput, engine: Engine, progress: Progress, *, earlier: Iterable[Lettered] = ()) -> Formed:
-    """Call the engine, once for each model of the streams, and sort its items.
-
-    Args:
-        earlier: the statements for earlier sessions in the same call, which the items may end.
-    """
+def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
+    """Call the engine, once for each model of the streams, and sort its items."""
     dropped: Counter[str] = Counter()
     candidates: list[Candidate] = []
     lessons: list[Candidate] = []
@@ -266,7 +261,7 @@ def form(input: FormationInput, engine: Engine, progress: Progress, *, earlier: 
                 into = lessons if one.label == LESSONS else candidates
                 into.append(replace(one, engine=formed_by.name))
         asked.append(formed_by.name)
-    candidates = _with_valid_ends(candidates, input, dropped, Counter(earlier))
+    candidates = _with_valid_ends(candidates, input, dropped)
     return Formed(candidates, lessons, dropped, ", ".join(asked))
 
 
@@ -321,27 +316,16 @@ def _candidate(
     return None
 
 
-def _with_valid_ends(
-    candidates: Sequence[Candidate], input: FormationInput, dropped: Counter[str], earlier: Counter[Lettered]
-) -> list[Candidate]:
-    """Return items that end only listed statements, and other items of their stream that have a unique letter.
-
-    A letter that no item of this session has may be that of an earlier session in the same call.
-    """
-    own = Counter(letters_of(input, candidates))
+def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
+    """Return items that end only listed statements, and other items of their stream that have a unique letter."""
+    count = Counter[tuple[str, int | str]]((one.label, one.draft.letter) for one in candidates)
     checked = []
     for one in candidates:
-        stream, letter, ends = input.streams[one.label].pk, one.draft.letter, one.draft.ends
-        count = {each: own[stream, each] or earlier[stream, each] for each in ends if each != letter}
-        valid = [each for each in ends if each in input.known or count.get(each) == 1]
+        own, ends = one.draft.letter, one.draft.ends
+        valid = [each for each in ends if each in input.known or (each != own and count[one.label, each] == 1)]
         dropped["ends what is not listed"] += len(valid) < len(ends)
         checked.append(replace(one, draft=one.draft.model_copy(update={"ends": valid})))
     return checked
-
-
-def letters_of(input: FormationInput, candidates: Iterable[Candidate]) -> list[Lettered]:
-    """Return the stream and the letter of each item."""
-    return [(input.streams[one.label].pk, one.draft.letter) for one in candidates]
 
 
 # --- commit ---
@@ -436,38 +420,24 @@ def _said_at(sources: Sequence[Message]) -> datetime:
     return max(sources, key=lambda message: message.sequence).created_at
 
 
-def lettered(formed: Formed, atoms: Sequence[MemoryAtom]) -> dict[Lettered, int | None]:
-    """Return the primary keys of the new or equal stored statements that have a letter."""
-    return {
-        (atom.stream_id, item.draft.letter): atom.pk
-        or MemoryAtom.objects.like(atom).values_list("pk", flat=True).first()
-        for atom, item in zip(atoms, formed.candidates, strict=True)
-        if item.draft.letter
-    }
-
-
-def end_named(
-    job: Job,
-    input: FormationInput,
-    formed: Formed,
-    atoms: Sequence[MemoryAtom],
-    letters: Mapping[Lettered, int | None],
-) -> list[MemoryAtom]:
-    """End older statements if the engine says that the new items end them. Return the ended statements.
-
-    Args:
-        letters: the statements that the items name by letters.
-    """
+def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+    """End older statements if the engine says that the new items end them. Return the ended statements."""
     cause = Cause(f"job:{job.job_id}")
     ended: list[MemoryAtom] = []
+    both = list(zip(atoms, formed.candidates, strict=True))
+    own: dict[tuple[str, int | str], int | None] = {
+        (item.label, item.draft.letter): atom.pk or MemoryAtom.objects.like(atom).values_list("pk", flat=True).first()
+        for atom, item in both
+        if item.draft.letter
+    }
     named = [
-        (atom, {pk for each in item.draft.ends if (pk := input.known.get(each) or letters[atom.stream_id, each])})
-        for atom, item in zip(atoms, formed.candidates, strict=True)
+        (atom, {pk for each in item.draft.ends if (pk := input.known.get(each) or own[item.label, each])})
+        for atom, item in both
         if item.draft.ends and not atom._state.adding  # it is new
     ]
     named.sort(key=lambda one: one[0].formed_at)
     for place, (atom, ends) in enumerate(named, start=1):
-        ends -= {atom.pk, *(other.pk for other, its in named[place:] if atom.pk in its)}  # the later one stays
+        ends -= {atom.pk, *(later.pk for later, _ends in named[place:])}  # of those that end each other, the last stays
         corrected = MemoryAtom.objects.filter(pk__in=ends, is_wrong=True).exclude(ended_by="")  # since the claim
         same = Q(pk__in=ends) | Q(pk__in=corrected.values("replaced_by"))
         facts = MemoryAtom.objects.active().filter(same, formed_at__lte=atom.formed_at)

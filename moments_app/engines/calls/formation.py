@@ -120,7 +120,7 @@ class DraftAtom(BaseModel):
         text: one sentence.
         kind: its kind, for example `plan`.
         turns: indexes of its source turns.
-        letter: by which statements of the same call end it; usually blank.
+        letter: by which statements of the same answer end it; usually blank.
         ends: numbers of the known statements, and letters of statements of the same stream, that it ends.
         confidence: from 0 to 1.
         other_person: the name of the person that it is about, unless it is about the user.
