@@ -24,7 +24,7 @@ _ENDED = r"(?:\d{1,9}(?:\s*[–-]\s*\d{1,9})?|[A-Z])"
 _RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
 _LETTER = re.compile("[A-Z]")
 _START = re.compile(rf"([A-Za-z]+) ({_NUMBERS})")
-_CLAUSE = re.compile(" (as|about|ends|maybe ends) ")
+_CLAUSE = re.compile(r" (as(?= [A-Z](?: |$))|about|(?:maybe )?ends(?= (?:\d|[A-Z]\b))) ")  # a name may contain "as a"
 _ENDS = re.compile(rf"{_ENDED}(?:\s*,\s*{_ENDED})*")
 _VALUES = {"as": _LETTER, "about": re.compile(".{1,255}"), "ends": _ENDS, "maybe ends": _ENDS}
 # Number of known statements in a prompt: minimum, maximum, and one per `TURNS_EACH` turns.
@@ -205,7 +205,9 @@ def parsed(item: Any) -> Any:
     start, *rest = _CLAUSE.split(head)
     clauses = dict(zip(rest[::2], rest[1::2], strict=True))
     found, text = _START.fullmatch(start), text.lstrip()
-    if not (found and text and all(_VALUES[name].fullmatch(value) for name, value in clauses.items())):
+    if not (found and text) or len({name.removeprefix("maybe ") for name in clauses}) < len(rest) // 2:  # repeated
+        return item
+    if not all(_VALUES[name].fullmatch(value) for name, value in clauses.items()):
         return item
     fields = {"text": text, "kind": found[1].lower(), "turns": _numbers_in(found[2])}
     if letter := clauses.get("as"):

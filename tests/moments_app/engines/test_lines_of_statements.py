@@ -49,6 +49,17 @@ BOTH, FACTS, SHARD = (
             "home 4 ends A, 3-4,B: X",
             {"kind": "home", "turns": [4], "text": "X", "ends": [3, 4, "A", "B"], "confidence": 1.0},
         ),
+        (
+            "event 3 about Nora as a Child ends 2: X",
+            {
+                "kind": "event",
+                "turns": [3],
+                "text": "X",
+                "other_person": "Nora as a Child",
+                "ends": [2],
+                "confidence": 1.0,
+            },
+        ),
         ("home 4 maybe ends 3,5: X", {"kind": "home", "turns": [4], "text": "X", "ends": [3, 5], "confidence": WEAK}),
     ],
 )
@@ -61,6 +72,11 @@ def test_a_valid_line_is_parsed(line: str, fields: dict[str, Any]) -> None:
 )
 def test_other_values_are_left_to_validation(line: Any) -> None:
     assert parsed(line) == line
+
+
+@pytest.mark.parametrize("head", ["home 4 ends 1 ends 2", "home 4 ends 1 maybe ends 2", "home 4 as A as B"])
+def test_a_repeated_clause_is_not_parsed(head: str) -> None:
+    assert parsed(f"{head}: X") == f"{head}: X"
 
 
 @pytest.mark.parametrize("head", ["home 4 as AB", "home 4 as a", "home 4 ends A-C", "home 4 ends 3A", "home 4 ends 1,"])
