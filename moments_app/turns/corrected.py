@@ -70,7 +70,7 @@ def texts_as_corrected(user: int, texts: Iterable[Told]) -> list[str]:
         lines = told.text.split("\n")
         for session, at, before, after in corrections:
             if session == told.session and at > told.at:
-                lines = without(lines, Rewording(before, after))
+                lines = without(lines, Rewording(before, after, fact=before))
         read.append("\n".join(lines))
     return read
 

@@ -18,7 +18,8 @@ _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
 # A sentence in a list, after its mark and its day, or before its day.
 _FRAMED = re.compile(
-    r"(?P<mark>(?:- )?(?:\[\d{4}-\d\d-\d\d\] )?).*?(?P<end>(?P<day> \(\d{4}-\d\d-\d\d\))?\s*)", re.DOTALL
+    r"(?P<mark>(?:- )?(?:\[\d{4}-\d\d-\d\d\] |\d{4}-\d\d-\d\d: )?).*?(?P<end>(?P<day> \(\d{4}-\d\d-\d\d\))?\s*)",
+    re.DOTALL,
 )
 _NO_NAMES = (HOME, WORK, AGE, RELATIONSHIP)
 _WRITERS = frozenset("user assist".split())  # stems for speakers
