@@ -398,6 +398,8 @@ def locked_session(job: Job) -> Session:
 def refuse_corrected(user: UserProfile, corrections: CorrectionState) -> None:
     """Raise `Moved` if facts of a person were corrected since the claim, or a correction was undone.
 
+    The caller has locked the person, as a correction does, so no correction is in progress.
+
     Args:
         corrections: the state of the person's corrections before the claim read anything.
     """

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Correction, Job, MemoryAtom, MemoryStream, Moment, Summary
@@ -15,7 +16,7 @@ from moments_app.provenance.retract import retract
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
-from tests.support.concurrency import on_its_own_connection
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note
@@ -135,6 +136,21 @@ def test_a_digest_or_summary_in_flight_does_not_restore_what_was_corrected(
     fact, session = daughter(ada), Session.objects.get()
     job = held_until(lambda: fix(fact), process, session, quoting_server)
     assert (job.status, "Maya" in left()) == ("queued", False)
+    work_off()
+    assert ("Mia" in left(), "Maya" in left()) == (True, False)
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary"])
+def test_a_digest_or_summary_waits_for_a_correction_that_is_not_committed_yet(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            fix(fact)
+            running = pool.submit(on_its_own_connection, run, process, session)
+            wait_until_somebody_waits()
+        assert running.result().status == "queued"
     work_off()
     assert ("Mia" in left(), "Maya" in left()) == (True, False)
 
