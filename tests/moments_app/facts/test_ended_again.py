@@ -223,6 +223,23 @@ def test_of_two_statements_that_end_each_other_the_later_one_stays(
     assert states == {"User has a boat.": "ended", "User sold the boat.": "active"}
 
 
+def test_of_statements_that_end_each_other_in_a_circle_the_last_one_stays(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    said = "I have a boat. No, I sold it. No, I lent it to Nora."
+    session = append(ada, "s1", [said_on("2025-01-10", said)]).session
+    lines = (
+        "as A ends B: User has a boat.",
+        "as B ends C: User sold the boat.",
+        "as C ends A: User lent Nora the boat.",
+    )
+    model_server.queue(answers(*(f"event 0 {line}" for line in lines)))
+    form(session)
+    states = dict(MemoryAtom.objects.values_list("content", "state"))
+    assert states["User lent Nora the boat."] == "active"
+    assert states["User has a boat."] == "ended"
+
+
 @pytest.mark.slow
 def test_small_talk_displaces_no_facts(ada: UserProfile, model_server: OpenAIServer) -> None:
     lasting = ["Ada is allergic to nuts.", "Ada's dog is called Rex."]
