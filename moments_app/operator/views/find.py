@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from moments_app.models import MemoryAtom, Moment
-from moments_app.operator.said_again import by_source
+from moments_app.operator.similar import by_source
 from sessions_app import lexemes
 from sessions_app.admin.links import change_url, list_url, marked, turn_url
 from sessions_app.admin.reading import people_of
@@ -29,7 +29,7 @@ class Hit(NamedTuple):
     Attributes:
         text: its text, with the matching words marked.
         said: who said it, and when; blank if it is not a turn.
-        again: the hits of other sessions that repeat it.
+        similar: the hits of the person's other sessions with similar words.
     """
 
     url: str
@@ -37,7 +37,7 @@ class Hit(NamedTuple):
     text: SafeString
     row: Model
     said: str = ""
-    again: Sequence["Hit"] = ()
+    similar: Sequence["Hit"] = ()
 
 
 class Group(NamedTuple):
@@ -81,7 +81,7 @@ class Find(OperatorPage):
         more = list_url(model, **{SEARCH_VAR: asked}) if len(rows) > SHOWN else ""
         groups = by_source(rows, _turns(self.request), words) if model is Session else [[row] for row in rows]
         hits = [[_SAYS[model](self.request, row, words) for row in group] for group in groups[:SHOWN]]
-        sources = [source._replace(again=again) for source, *again in hits]
+        sources = [source._replace(similar=similar) for source, *similar in hits]
         return Group(capfirst(str(model._meta.verbose_name_plural)), sources, more)
 
 

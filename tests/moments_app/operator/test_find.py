@@ -58,9 +58,9 @@ def test_a_person_is_found_by_any_word_of_the_name_in_any_case(root: Client, nam
 
 
 class TestTheSourceComesFirst:
-    """What a person said comes before what repeats it, however old it is."""
+    """A person's earliest turn comes before similar ones, however old it is."""
 
-    def test_sessions_that_repeat_a_statement_are_listed_under_it(self, root: Client, ada: UserProfile) -> None:
+    def test_sessions_with_similar_words_are_listed_under_the_source(self, root: Client, ada: UserProfile) -> None:
         source = said(ada, "Hello. My harpsichord came from Lyon. Do you play?")
         echo = said(ada, "You told me that your harpsichord came from Lyon, in May.", "s2", "assistant")
         said(ada, "A harpsichord that came from Lyon needs tuning, like all from Lyon.", "s3")
@@ -68,16 +68,24 @@ class TestTheSourceComesFirst:
         shown = page(root, URL, q="harpsichord")
         assert links(shown) == ["s1 of ada", "s3 of ada", "s2 of ada", "s4 of ada"]
         folded = shown[shown.index("<details") : shown.index("</details>")]
-        assert "Said again in 2 other sessions" in folded and links(folded) == ["s3 of ada", "s2 of ada"]
+        assert "Similar words in 2 other sessions" in folded and links(folded) == ["s3 of ada", "s2 of ada"]
         assert f"{change_url(echo)}?at=0#turn-0" in folded and f"{change_url(source)}?at=0#turn-0" not in folded
         assert f"assistant, {timezone.now():%Y-%m-%d}" in folded
+
+    def test_the_page_does_not_say_that_an_opposite_repeats_a_statement(self, root: Client, ada: UserProfile) -> None:
+        said(ada, "I am allergic to nuts.")
+        said(ada, "I am not allergic to nuts.", "s2")
+        shown = page(root, URL, q="nuts")
+        assert links(shown) == ["s1 of ada", "s2 of ada"]
+        assert "Similar words in 1 other session<" in shown
+        assert not re.search(r"\bagain\b|repeat|\bsame\b", shown[shown.index("<main") :])
 
     def test_a_statement_in_other_words_and_one_of_the_assistant_follow(self, root: Client, ada: UserProfile) -> None:
         said(ada, "Harpsichords from Lyon are fine ones.", "s1", "assistant")
         said(ada, "My harpsichord came from Lyon.", "s2")
         said(ada, "It was built in Lyon, your harpsichord.", "s3", "assistant")
         shown = page(root, URL, q="harpsichord")
-        assert links(shown) == ["s2 of ada", "s1 of ada", "s3 of ada"] and "Said again" not in shown
+        assert links(shown) == ["s2 of ada", "s1 of ada", "s3 of ada"] and "Similar words" not in shown
 
     def test_the_time_of_a_turn_counts_not_when_it_was_stored(self, root: Client, ada: UserProfile) -> None:
         said(ada, "My harpsichord came from Lyon.")
@@ -85,7 +93,7 @@ class TestTheSourceComesFirst:
         append(ada, "imported", [earlier])
         assert links(page(root, URL, q="harpsichord")) == ["imported of ada", "s1 of ada"]
 
-    def test_other_people_and_archived_turns_repeat_nothing(
+    def test_turns_of_other_people_and_archived_turns_are_separate_results(
         self, root: Client, ada: UserProfile, bo: UserProfile
     ) -> None:
         for user in (ada, bo):
@@ -93,14 +101,14 @@ class TestTheSourceComesFirst:
         archived = said(ada, "My harpsichord came from Lyon.", "s2")
         archived.messages.update(kind="archived", content="")
         shown = page(root, URL, q="harpsichord")
-        assert sorted(links(shown)) == ["s1 of ada", "s1 of bo", "s2 of ada"] and "Said again" not in shown
+        assert sorted(links(shown)) == ["s1 of ada", "s1 of bo", "s2 of ada"] and "Similar words" not in shown
 
-    def test_a_statement_of_the_query_alone_is_repeated_only_by_itself(self, root: Client, ada: UserProfile) -> None:
+    def test_a_statement_of_the_query_alone_is_similar_only_to_itself(self, root: Client, ada: UserProfile) -> None:
         said(ada, "Harpsichords?")
         said(ada, "The harpsichord!", "s2")
         said(ada, "My harpsichord came from Lyon.", "s3")
         shown = page(root, URL, q="harpsichord")
-        assert "Said again in 1 other session<" in shown
+        assert "Similar words in 1 other session<" in shown
         assert links(shown[shown.index("</details>") :]) == ["s3 of ada"]
 
     @pytest.mark.slow

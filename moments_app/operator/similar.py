@@ -1,7 +1,8 @@
-"""Group the sessions that a search found: each source with the sessions that repeat it.
+"""Group the sessions that a search found: each source with the sessions that have similar words.
 
-The person said the source. Later, the person or a model that remembers it may say the same. The query's words are in
-all of these turns, so their other words decide whether a turn repeats another.
+The source is the person's earliest turn. Later, the person or a model that remembers it may use its words again. The
+query's words are in all of these turns, so their other words decide whether they are similar. The words alone can't
+tell a repetition from its opposite: "I am not allergic to nuts" has all words of "I am allergic to nuts".
 """
 
 from collections import defaultdict
@@ -18,7 +19,7 @@ Statement = AbstractSet[str] | None  # the stems of its words, without the query
 
 
 def by_source(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
-    """Return the sessions in groups. The first session of a group is the source, and the others repeat it.
+    """Return the sessions in groups. The first session of a group is the source, and the others have similar words.
 
     The people are in the order of their first sessions. Of each person, the groups are in the order of their sources:
     what the person said, then what others said, then sessions without a turn.
@@ -37,7 +38,7 @@ def _groups(sessions: Sequence[Session], said: Mapping[int, Mention | None], wor
     turns = {session: turn for session in sessions if (turn := said.get(session.pk))}
     sources: list[tuple[Statement, list[Session]]] = []
     for session, statement in _statements(turns, words):
-        group = next((group for source, group in sources if _repeats(statement, source)), None)
+        group = next((group for source, group in sources if _is_similar(statement, source)), None)
         if group is None:
             sources.append((statement, [session]))
         else:
@@ -56,7 +57,7 @@ def _statements(turns: Mapping[Session, Mention], words: Words) -> Iterator[tupl
         yield session, lexemes.stems_in(text, languages) - asked if text else None
 
 
-def _repeats(later: Statement, source: Statement) -> bool:
+def _is_similar(later: Statement, source: Statement) -> bool:
     """Return whether a statement has all words of a source."""
     if later is None or source is None:
         return False
