@@ -138,7 +138,7 @@ def test_results_of_a_search_are_accessible_and_keep_their_policy(tab: Page, ada
     append(ada, "source", [NewMessage("user", "My harpsichord came from Lyon.")])
     append(ada, "echo", [NewMessage("assistant", "Your harpsichord came from Lyon, you said.")])
     tab.goto(reverse("admin:sessions_app_userprofile_find", query={"q": "harpsichord"}))
-    tab.get_by_text("Said again in 1 other session").click()
+    tab.get_by_text("Similar words in 1 other session").click()
     expect(tab.get_by_role("link", name="echo of ada")).to_be_visible()
     found = barriers(tab)
     assert not found, "\n".join(found)

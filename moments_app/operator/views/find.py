@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.contrib.admin.views.main import SEARCH_VAR
-from django.db.models import Model
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from moments_app.models import MemoryAtom, Moment
-from moments_app.operator.said_again import by_source
+from moments_app.operator.similar import with_similar
 from sessions_app import lexemes
 from sessions_app.admin.links import change_url, list_url, marked, turn_url
 from sessions_app.admin.reading import people_of
@@ -29,7 +29,7 @@ class Hit(NamedTuple):
     Attributes:
         text: its text, with the matching words marked.
         said: who said it, and when; blank if it is not a turn.
-        again: the hits of other sessions that repeat it.
+        similar: the hits of the person's other sessions with similar words.
     """
 
     url: str
@@ -37,7 +37,7 @@ class Hit(NamedTuple):
     text: SafeString
     row: Model
     said: str = ""
-    again: Sequence["Hit"] = ()
+    similar: Sequence["Hit"] = ()
 
 
 class Group(NamedTuple):
@@ -76,13 +76,22 @@ class Find(OperatorPage):
     def _group(self, model: type[Model], asked: str, words: Sequence[lexemes.QueryWord]) -> Group:
         admin = self.admin.admin_site.get_model_admin(model)
         found, _ = admin.get_search_results(self.request, admin.get_queryset(self.request), asked)
-        most = MOST_SESSIONS if model is Session else SHOWN + 1
-        rows = list(found.order_by(*admin.ordering)[:most])
-        more = list_url(model, **{SEARCH_VAR: asked}) if len(rows) > SHOWN else ""
-        groups = by_source(rows, _turns(self.request), words) if model is Session else [[row] for row in rows]
+        if model is Session:
+            by_name = Q(session_id__startswith=asked) | Q(title__icontains=asked)
+            named_first = found.annotate(is_named=by_name).order_by("-is_named", *admin.ordering)
+            groups = self._sessions(named_first[:MOST_SESSIONS], words)
+        else:
+            groups = [[row] for row in found.order_by(*admin.ordering)[: SHOWN + 1]]
+        more = list_url(model, **{SEARCH_VAR: asked}) if sum(map(len, groups)) > SHOWN else ""
         hits = [[_SAYS[model](self.request, row, words) for row in group] for group in groups[:SHOWN]]
-        sources = [source._replace(again=again) for source, *again in hits]
+        sources = [source._replace(similar=similar) for source, *similar in hits]
         return Group(capfirst(str(model._meta.verbose_name_plural)), sources, more)
+
+    def _sessions(self, rows: QuerySet[Any], words: Sequence[lexemes.QueryWord]) -> list[list[Session]]:
+        """Return the sessions found by id or title, each in a group, then the others grouped by similar words."""
+        named = [[row] for row in rows if row.is_named]
+        others = [row for row in rows if not row.is_named]
+        return named + with_similar(others, _turns(self.request), words)
 
 
 def _turns(request: HttpRequest) -> Mapping[int, Mention | None]:

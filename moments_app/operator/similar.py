@@ -1,7 +1,9 @@
-"""Group the sessions that a search found: each source with the sessions that repeat it.
+"""Group the sessions that a search found: each source with the sessions that have similar words.
 
-The person said the source. Later, the person or a model that remembers it may say the same. The query's words are in
-all of these turns, so their other words decide whether a turn repeats another.
+The source is the person's earliest turn, or that of others if the person has none. Later, the person or a model that
+remembers it may use its words again. The query's words are in all of these turns, so their other words decide whether
+they are similar. The words alone can't tell a repetition from its opposite: "I am not allergic to nuts" has all words
+of "I am allergic to nuts".
 """
 
 from collections import defaultdict
@@ -17,11 +19,11 @@ Words = Sequence[lexemes.QueryWord]
 Statement = AbstractSet[str] | None  # the stems of its words, without the query's; None if the text is archived
 
 
-def by_source(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
-    """Return the sessions in groups. The first session of a group is the source, and the others repeat it.
+def with_similar(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
+    """Return the sessions in groups. The first session of a group is the source, and the others have similar words.
 
-    The people are in the order of their first sessions. Of each person, the groups are in the order of their sources:
-    what the person said, then what others said, then sessions without a turn.
+    The groups are in the order of their first members in `sessions`. Within a group, what the person said comes before
+    what others said, each in the order of time.
 
     Args:
         said: the turn that was found in each session.
@@ -30,14 +32,16 @@ def by_source(sessions: Sequence[Session], said: Mapping[int, Mention | None], w
     by_person: dict[int, list[Session]] = defaultdict(list)
     for session in sessions:
         by_person[session.user_id].append(session)
-    return [group for own in by_person.values() for group in _groups(own, said, words)]
+    places = {session: place for place, session in enumerate(sessions)}
+    groups = [group for own in by_person.values() for group in _groups(own, said, words)]
+    return sorted(groups, key=lambda group: min(places[session] for session in group))
 
 
 def _groups(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> Iterator[list[Session]]:
     turns = {session: turn for session in sessions if (turn := said.get(session.pk))}
     sources: list[tuple[Statement, list[Session]]] = []
     for session, statement in _statements(turns, words):
-        group = next((group for source, group in sources if _repeats(statement, source)), None)
+        group = next((group for source, group in sources if _is_similar(statement, source)), None)
         if group is None:
             sources.append((statement, [session]))
         else:
@@ -56,7 +60,7 @@ def _statements(turns: Mapping[Session, Mention], words: Words) -> Iterator[tupl
         yield session, lexemes.stems_in(text, languages) - asked if text else None
 
 
-def _repeats(later: Statement, source: Statement) -> bool:
+def _is_similar(later: Statement, source: Statement) -> bool:
     """Return whether a statement has all words of a source."""
     if later is None or source is None:
         return False
