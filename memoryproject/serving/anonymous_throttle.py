@@ -14,15 +14,18 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 from django.conf import settings
 from django.db import DatabaseError, connection
-from starlette.types import Scope
 
 from memoryproject.serving.fair_shares import Refused
 from sessions_app.models import ApiKey
 from sessions_app.process_cache import PROVEN
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
 NETWORK_BITS = 64  # of an IPv6 address; a subscriber has all addresses with this prefix
 AT_ONCE = 10  # seconds' worth of requests that may arrive at once
@@ -116,7 +119,7 @@ class Strangers:
         self._buckets, self._issued = Buckets(), Issued()
 
     @asynccontextmanager
-    async def one(self, scope: Scope) -> AsyncIterator[None]:
+    async def one(self, scope: "Scope") -> AsyncIterator[None]:
         """Admit the sender of a request, for the duration of the block.
 
         Raises:
@@ -131,7 +134,7 @@ class Strangers:
         if secret in PROVEN:
             self._buckets.give_back(name)
 
-    async def _counted(self, scope: Scope, secret: str) -> str:
+    async def _counted(self, scope: "Scope", secret: str) -> str:
         """Return the name of the bucket that the request was counted in."""
         name = subscriber(address_of(scope))
         if not (wait := self._buckets.take(name)):
@@ -143,13 +146,13 @@ class Strangers:
         raise Refused(429, "throttled", text, retry_after=math.ceil(wait))
 
 
-def address_of(scope: Scope) -> str:
+def address_of(scope: "Scope") -> str:
     """Return the IP address of a request, or a blank string if its connection has none."""
     peer = (scope.get("client") or ("",))[0]
     return client_address(peer, _header(scope, b"x-forwarded-for"))
 
 
-def secret_of(scope: Scope) -> str:
+def secret_of(scope: "Scope") -> str:
     """Return the key or the login of a request, or a blank string."""
     kind, _, key = _header(scope, b"authorization").partition(" ")
     if kind:
@@ -161,6 +164,6 @@ def secret_of(scope: Scope) -> str:
     return login.value if login else ""
 
 
-def _header(scope: Scope, name: bytes) -> str:
+def _header(scope: "Scope", name: bytes) -> str:
     """Return a header. If it is repeated, return the last one, which the nearest proxy added."""
     return next((value.decode("latin-1") for found, value in reversed(scope["headers"]) if found == name), "")
