@@ -8,7 +8,7 @@ import pytest
 from memory_platform.client import Refused
 from memory_platform.client.mem0 import Memory
 from moments_app.models import MemoryStream
-from sessions_app.models import ApiKey, UserProfile
+from sessions_app.models import ApiKey, Session, UserProfile
 from tests.support.chat import transcript
 from tests.support.first_steps import printed, python_in
 from tests.support.live import live_site
@@ -69,17 +69,26 @@ def test_messages_are_added_to_a_conversation_and_found_at_once(memory: Memory) 
     added = memory.add(said, user_id="ada", run_id="friday", metadata={"topic": "craft"})
     assert texts(added) == ["I love kilns.", "Noted."]
     assert transcript("ada", "friday") == [("user", "I love kilns."), ("assistant", "Noted.")]
+    memory.add("I fly to Rome.", user_id="ada", agent_id="travel")
+    memory.add("I run.", user_id="ada", agent_id="fitness")
+    assert {(one.session_id, one.agent_id) for one in Session.objects.exclude(session_id="friday")} == {
+        ("travel", "travel"),
+        ("fitness", "fitness"),
+    }
     [found] = [one for one in memory.search("kilns", filters=ADA)["results"] if one["memory"] == "I love kilns."]
     assert found["id"] == added["results"][0]["id"] and found["score"] > 0
     with pytest.raises(ValueError, match="is not the id of a fact"):
         memory.update(found["id"], "I love glass.")
 
 
-def test_a_memory_is_updated_and_deleted_under_its_first_id(memory: Memory, bees: dict[str, Any]) -> None:
+def test_a_memory_is_updated_and_deleted_under_its_first_id(
+    memory: Memory, bees: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_platform.client.mem0.PAGE", 1)
     [listed] = memory.get_all(filters=ADA)["results"]
     assert listed == memory.get(bees["id"]) and bees.items() < listed.items()
     for text in ("User keeps goats.", "User keeps two goats."):
-        assert memory.update(bees["id"], text) == {"message": "Memory updated successfully!"}
+        assert memory.update(memory_id=bees["id"], data=text) == {"message": "Memory updated successfully!"}
         assert texts(memory.get_all(filters=ADA)) == [text]
         assert memory.get(bees["id"])["memory"] == text  # type: ignore[index]
     memory.delete(bees["id"])
@@ -104,10 +113,14 @@ def test_all_memories_of_a_user_are_listed_and_deleted(
     assert len(memory.get_all(filters=ADA, top_k=3)["results"]) == 3
     memory.delete_all(user_id="ada")
     assert memory.get_all(filters=ADA) == {"results": []}
+    memory.delete_all(user_id="ada")
 
 
 def test_filters_that_the_platform_lacks_are_rejected(memory: Memory) -> None:
     with pytest.raises(TypeError, match="category"):
         memory.search("kilns", filters={**ADA, "category": "craft"})
+    with pytest.raises(TypeError, match="agent_id"):
+        memory.get_all(filters={**ADA, "agent_id": "travel"})
+    assert memory.search("kilns", filters=ADA, top_k=1_000) == {"results": []}
     with pytest.raises(TypeError, match="user_id"):
         memory.get_all(filters={})

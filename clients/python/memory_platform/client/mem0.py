@@ -12,13 +12,15 @@ but can't be updated or deleted.
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from memory_platform.client import blocking
 from memory_platform.client.answers import Fact
 from memory_platform.client.errors import Refused
 from memory_platform.client.messages import Said
 
-PAGE = 200  # facts
+PAGE = 200  # facts, or changes of a fact
+MOST_RESULTS = 100  # of a search
 FACT = "rem://atoms/"
 
 Results = dict[str, list[dict[str, Any]]]
@@ -48,14 +50,17 @@ class Memory:
         run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Results:
-        """Add messages to the conversation `run_id`. Return them, because their facts are formed later."""
+        """Add messages to the conversation `run_id`. Return them, because their facts are formed later.
+
+        Without `run_id`, each agent has one conversation with the user.
+        """
         said = {"role": "user", "content": messages} if isinstance(messages, str) else messages
         several = [{"metadata": metadata, **message} for message in ([said] if isinstance(said, Mapping) else said)]
-        added = self._of(user_id, agent_id).add(several, session_id=run_id)
+        added = self._of(user_id, agent_id).add(several, session_id=run_id or agent_id)
         refs = [f"rem://sessions/{added['session_id']}/messages/{place['sequence']}" for place in added["messages"]]
         return {
             "results": [
-                {"id": _id(user_id, ref), "memory": message["content"], "event": "ADD"}
+                {"id": _id(user_id, ref), "memory": message.get("content") or "", "event": "ADD"}
                 for ref, message in zip(refs, several, strict=True)
             ]
         }
@@ -65,11 +70,12 @@ class Memory:
 
         Args:
             query: Words, or a question.
-            filters: The `user_id`, and perhaps an `agent_id`. Other filters are not supported.
-            top_k: The maximum number of results.
+            filters: The `user_id`, and perhaps an `agent_id`, whose shared memory is also searched. Other filters are
+                not supported.
+            top_k: The maximum number of results, up to 100.
         """
         memory = self._of(**filters)
-        found = memory.search(query, match_count=top_k)["results"]
+        found = memory.search(query, match_count=min(top_k, MOST_RESULTS))["results"]
         return {
             "results": [
                 {
@@ -85,8 +91,13 @@ class Memory:
         }
 
     def get_all(self, *, filters: Mapping[str, str], top_k: int = 20) -> Results:
-        """Return the current facts about a user, newest first. For the arguments, see `search`."""
-        memory = self._of(**filters)
+        """Return the current facts about a user, newest first.
+
+        Args:
+            filters: The `user_id`. Other filters are not supported.
+            top_k: The maximum number of facts.
+        """
+        memory = self._of_user(**filters)
         found: list[Fact] = []
         has_more = True
         while has_more and len(found) < top_k:
@@ -105,10 +116,10 @@ class Memory:
             raise
         return None if fact["ended_at"] else _memory(_place(memory_id)[0], fact)
 
-    def update(self, memory_id: str, text: str) -> dict[str, str]:
+    def update(self, memory_id: str, data: str) -> dict[str, str]:
         """Correct the text of a memory."""
         *_, fact = self._versions(memory_id)
-        self._of(_place(memory_id)[0]).correct(fact["fact_id"], text)
+        self._of(_place(memory_id)[0]).correct(fact["fact_id"], data)
         return {"message": "Memory updated successfully!"}
 
     def delete(self, memory_id: str) -> dict[str, str]:
@@ -119,7 +130,11 @@ class Memory:
 
     def delete_all(self, *, user_id: str) -> dict[str, str]:
         """Erase a user with all messages and memories. Needs a key with the scope `admin`."""
-        self._of(user_id).erase()
+        try:
+            self._of(user_id).erase()
+        except Refused as refused:
+            if refused.status != 404:
+                raise
         return {"message": "Memories deleted successfully!"}
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
@@ -144,6 +159,9 @@ class Memory:
             for old, new, time in zip([None, *texts], texts, times, strict=False)
         ]
 
+    def _of_user(self, user_id: str) -> blocking.Memory:
+        return self._of(user_id)
+
     def _of(self, user_id: str, agent_id: str | None = None) -> blocking.Memory:
         return blocking.Memory(user_id, agent_id=agent_id, client=self.client)
 
@@ -153,16 +171,21 @@ class Memory:
         versions: list[Fact] = []
         following: str | None = fact_id
         while following:
-            fact: Fact = self.client.call("GET", f"facts/{following}", params={"user_id": user_id})
+            fact: Fact = self.client.call("GET", f"facts/{quote(following, safe='')}", params={"user_id": user_id})
             versions.append(fact)
             following = fact.get("replaced_by")
         return versions
 
     def _changes(self, memory_id: str, fact: Fact) -> list[dict[str, Any]]:
         """Return the changes of a fact, oldest first."""
-        asked = {"user_id": _place(memory_id)[0], "limit": PAGE}
-        page = self.client.call("GET", f"facts/{fact['fact_id']}/history", params=asked)
-        return list(reversed(page["history"]))
+        asked: dict[str, Any] = {"user_id": _place(memory_id)[0], "limit": PAGE}
+        changes: list[dict[str, Any]] = []
+        has_more = True
+        while has_more:
+            page = self.client.call("GET", f"facts/{fact['fact_id']}/history", params=asked)
+            changes, has_more = changes + page["history"], page["has_more"]
+            asked["after"] = changes[-1]["change_id"] if changes else None
+        return changes[::-1]
 
 
 MemoryClient = Memory
