@@ -41,9 +41,9 @@ class Way:
     Args:
         name: Its name.
         page: The page of the docs with its code, relative to `docs`.
-        mark: A text of its code. The first code block of the page with this text is its code.
+        mark: A string in its code. Its code is the first code block of the page that contains this string.
         packages: The packages that the code needs.
-        shows: The text of a printed line that shows memory.
+        shows: A string that the code prints if memory works.
         asks_model: Whether the code calls a model. `shows` is then the model's answer.
         has_user_key: Whether the key belongs to the person.
     """
@@ -115,7 +115,7 @@ class Installation:
         return made.stdout.split()[-1]
 
     def _used(self, way: Way, person: str, key: str) -> list[str]:
-        """Use a way in a new folder and as a new person, to whom nothing was said before."""
+        """Use a way in a new folder, as a new person without memory."""
         language, code = way.code()
         here = self._folder / person
         here.mkdir()
@@ -135,7 +135,7 @@ class Installation:
         env = READER | {"MEMORY_KEY": self._key("--user", person) if way.has_user_key else key, "PYTHONUNBUFFERED": "1"}
         seconds = seconds_until(way.shows, [runner, file.name], here, env)
         if way.asks_model and not all(text in json.dumps(self._model.requests[-1]) for text in (FACT, QUESTION)):
-            raise RuntimeError(f"{way.name}: the model's last input lacks what was said.")
+            raise RuntimeError(f"{way.name}: the model didn't receive the earlier message with the question.")
         return _row(way.name, installed, sum(bool(line.strip()) for line in code.splitlines()), seconds)
 
 
@@ -147,7 +147,7 @@ def seconds_until(text: str, command: list[str], folder: Path, env: Mapping[str,
     """Run a command to its end, and return the seconds until it printed a line with this text.
 
     Raises:
-        RuntimeError: The command failed, or printed no such line.
+        RuntimeError: The command failed, or did not print the text.
     """
     seconds = None
     started = time.monotonic()

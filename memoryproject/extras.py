@@ -5,7 +5,7 @@ have a class `Settings` with additional settings, and a function `extend(setting
 Its module `urls`, if it has one, is included at the root. When Django is ready, the extra adds everything else itself
 to registries and signals of the core.
 
-`packages_of` is about other extras: packages that only some settings need, and that an extra of our package installs.
+`packages_of` is for pip extras of the distribution, which install packages that only some settings need.
 """
 
 from collections.abc import Iterable, Iterator

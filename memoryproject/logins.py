@@ -1,8 +1,8 @@
 """Logins of operators: their duration, second factor, cache of verified sessions, and lockout by IP address.
 
 The permissions of operators are three groups, which each `migrate` makes equal to the table here. A migration can't do
-that, because Django creates permissions after the last migration, and later models add more. Groups with other names
-belong to the operators.
+that, because Django creates permissions after the last migration, and new models add permissions. Operators manage
+groups with other names.
 """
 
 import time
@@ -202,7 +202,7 @@ WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["we
 KEYS = Q(content_type__app_label="sessions_app", content_type__model="apikey")
 # Much data about one person: contexts, the recall console, prompt trials. An export needs yet another permission.
 READ = Q(content_type__app_label="sessions_app", codename__in=["read_userprofile", "preview_context"])
-# Changes of the transcript, except deletions.
+# Changes to the transcript, except deletions.
 TRANSCRIPT = Q(content_type__app_label="sessions_app", codename__in=["change_session", "change_userprofile"])
 
 
@@ -215,7 +215,7 @@ def groups() -> dict[str, Q]:
     """Return the permissions of each group."""
     memory = Q(content_type__app_label__in=memory_apps())
     shown = memory | Q(content_type__app_label__in=["sessions_app", "django_q"])
-    # Neither keys nor logins, nor the tables of Django and other packages about them.
+    # Excludes keys and webhooks. Tables of logins, of Django or other packages, are not in these apps.
     view = shown & Q(codename__startswith="view_") & ~KEYS & ~WEBHOOKS
     edit = (memory & ~WEBHOOKS) | TRANSCRIPT
     return {"viewers": view, "editors": view | READ | edit, "administrators": Q()}

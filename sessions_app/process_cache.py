@@ -92,7 +92,7 @@ class ProcessCache(Generic[K, V]):
 class Proven:
     """Keys and logins that this process has verified. Requests with one of them skip the anonymous rate limit.
 
-    It also has the application of a key, unless it is the first one. It stores only hashes.
+    Only hashes of them are stored. A key's application is stored too, unless it is the first application.
     """
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 `manage.py run` forks it, and `manage.py embeddings` serves other hosts. It uses neither Django nor a database.
 `served.py` loads the model, `queue.py` chooses the next text, and `app.py` serves HTTP. The server listens on any free
-port. A file in its data directory has its address.
+port. A file in its data directory contains its address.
 """
 
 from importlib.util import find_spec

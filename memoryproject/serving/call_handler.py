@@ -1,6 +1,6 @@
 """Two Django handlers: one for pages, and one for API calls, which skips the middleware that only pages need.
 
-Logins, second factors, forms and messages exist only on pages. A call has just a key in its header. Both kinds of
+Logins, second factors, forms and messages exist only on pages. A call has only a key, in its header. Both kinds of
 responses have the content security policy, which is built once for all responses that don't change it.
 """
 

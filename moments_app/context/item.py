@@ -12,8 +12,8 @@ from django.utils.functional import cached_property
 from moments_app.engines.words import told_words, words_of
 from sessions_app.text.invisible_characters import without_unseen
 
-MOST_CUTS = 10  # cached with an item, because finding the longest one that fits needs about six
-TOLD = 0.75  # share of a fact's words that its turn must contain; a statement in the third person has some other words
+MOST_CUTS = 10  # maximum cached per item; a binary search for the longest one that fits makes about six
+TOLD = 0.75  # share of a fact's words that its turn must contain; third-person statements use some other words
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
@@ -38,11 +38,11 @@ class Item:
         call_id: the call that a tool turn answers.
         joined: whether it belongs to the previous item and is left out together with it.
         why: the reason for including it, for operators; blank if the layer is reason enough.
-        score: the score of a search result; for an older live turn 0.
+        score: the score of a search result; 0 for an older live turn.
         is_certain: whether it is always included, as far as the budget allows.
         is_neighbour: whether it was included only because an adjacent turn was found.
         is_of_span: whether it is from the time that the query names.
-        marks: the end of the text that says what was corrected, or is no longer true.
+        marks: a suffix of the text that says what was corrected or is no longer true.
         also: the addresses of the facts that the marks mention.
         written: the rendered item and its tokens, by format and layer; filled by the formats.
         cuts: beginnings of the item with their tokens, by format, layer and length; filled by `shortened`.

@@ -25,7 +25,7 @@ from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.transcript import Turn, fenced
 
-# An answer longer than its input is no summary, but names and tags may exceed a short window.
+# An answer longer than its input is no summary. The minimum is for short windows, whose names and tags may be longer.
 ANSWER_MIN_ALLOWANCE = 6_000  # characters
 PURPOSE = "combined"
 NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks

@@ -1,4 +1,4 @@
-"""The words by which memory compares texts, the speakers of texts, and their lines."""
+"""Words for comparing texts, and the speakers and lines of texts."""
 
 import re
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ NAME_WORDS = 3  # maximum
 _ASSISTANTS = frozenset("assistant assistent asistente assistente asystent ассистент 助手 アシスタント ai bot".split())
 # Maps each ASCII character to lower case, to itself, or to a space if it belongs to no word.
 _IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
-ITEM = "- "  # the mark of an item of a list
+ITEM = "- "  # the marker of a list item
 
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 

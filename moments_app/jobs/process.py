@@ -396,7 +396,7 @@ def locked_session(job: Job) -> Session:
 
 
 def refuse_corrected(user: UserProfile, corrections: CorrectionState) -> None:
-    """Raise `Moved` if facts of a person were corrected since the claim, or a correction was undone.
+    """Raise `Moved` if facts of a person were corrected, or a correction was undone, since the claim.
 
     The caller has locked the person, as a correction does, so no correction is in progress.
 

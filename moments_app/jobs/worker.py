@@ -252,8 +252,7 @@ class Recovered:
 def recover_jobs(*, idle: str = "") -> Recovered:
     """Find running jobs without a live worker, and queue or fail them.
 
-    Runs no job. Also restarts work that a process had started and that has no job, for example the next version of a
-    summary.
+    Also restart unfinished work that has no job, for example the next version of a summary. No job runs here.
 
     Args:
         idle: the name of an idle worker: jobs that it seems to run were lost with its connection.
@@ -274,8 +273,8 @@ def this_process() -> str:
     """Return the name of this process; blank if the kernel doesn't provide its parts.
 
     A process id alone is ambiguous: another machine or container may have the same id, and the kernel reuses ids. So
-    the name also includes the process's place and start time. Only processes of the same machine can be checked. Jobs
-    of other processes are taken over when their heartbeats stop.
+    the name also includes the start time and the place (`_place`). Only processes of the same machine can be checked.
+    Jobs of other processes are taken over when their heartbeats stop.
     """
     return _name(os.getpid())
 

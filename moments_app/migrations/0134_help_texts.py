@@ -33,7 +33,7 @@ class Migration(migrations.Migration):
                     model_name="factembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time when the embedded text was said. A copy, which speeds up searches."
+                        help_text="Time when the embedded text was said, copied from its source to speed up searches."
                     ),
                 ),
                 migrations.AlterField(
@@ -48,7 +48,7 @@ class Migration(migrations.Migration):
                     model_name="itemembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time when the embedded text was said. A copy, which speeds up searches."
+                        help_text="Time when the embedded text was said, copied from its source to speed up searches."
                     ),
                 ),
                 migrations.AlterField(
@@ -92,7 +92,7 @@ class Migration(migrations.Migration):
                     model_name="momentembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time when the embedded text was said. A copy, which speeds up searches."
+                        help_text="Time when the embedded text was said, copied from its source to speed up searches."
                     ),
                 ),
                 migrations.AlterField(
@@ -165,7 +165,8 @@ class Migration(migrations.Migration):
                     name="expires_at",
                     field=models.DateTimeField(
                         blank=True,
-                        help_text="Time when the item expires, unless it is read or written earlier.",
+                        help_text="Time when the item expires. A write, or a read that refreshes the item, postpones "
+                        "this time.",
                         null=True,
                     ),
                 ),
@@ -181,7 +182,7 @@ class Migration(migrations.Migration):
                     model_name="turnembedding",
                     name="said_at",
                     field=models.DateTimeField(
-                        help_text="Time when the embedded text was said. A copy, which speeds up searches."
+                        help_text="Time when the embedded text was said, copied from its source to speed up searches."
                     ),
                 ),
                 migrations.AlterField(

@@ -1,4 +1,4 @@
-"""What was served: receipts of contexts with their tokens by application and day, and the platform's lines in turns."""
+"""What was served: receipts of contexts, their tokens by application and day, and turns that repeat served lines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ON CONFLICT (application_id, day) DO UPDATE SET
     context_tokens = counted.context_tokens + excluded.context_tokens,
     transcript_tokens = counted.transcript_tokens + excluded.transcript_tokens
 """
-KEPT = timedelta(days=400)  # a line unserved for longer is not expected to return
+KEPT = timedelta(days=400)  # a line that has not been served for longer is not expected again
 REFRESHED = timedelta(days=30)  # minimum time between two updates of a line's date
 
 

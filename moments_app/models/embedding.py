@@ -191,7 +191,9 @@ class Embedding(models.Model):
     user = models.ForeignKey(  # blank for a shard's fact and for an item that belongs to no person
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    said_at = models.DateTimeField(help_text="Time when the embedded text was said. A copy, which speeds up searches.")
+    said_at = models.DateTimeField(
+        help_text="Time when the embedded text was said, copied from its source to speed up searches."
+    )
     vector = HalfVectorField(null=True, help_text="Vector of the text. Blank if the endpoint rejected the text.")
     refusal = models.CharField(
         max_length=255,
@@ -266,8 +268,8 @@ def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
     """Queue embedding of new texts, if embedding is on.
 
     Args:
-        about: a `session` for its turns, a `user_id` for a person's facts, moments and items, a `stream` for a shard's
-            facts; and other arguments of `Job.objects.request`.
+        about: what to embed: a `session` (its turns), a `user_id` (a person's facts, moments and items) or a `stream`
+            (a shard's facts). Also other arguments of `Job.objects.request`.
     """
     return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None
 

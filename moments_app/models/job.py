@@ -247,8 +247,8 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             force: run regardless of the thresholds.
             params: parameters of the process.
             due_now: whether an open job that waits for a backoff becomes due now.
-            locked: whether an open job is locked, so that it ends only after this transaction. The caller takes no
-                other locks after this one.
+            locked: whether to lock an open job, so that it can't end before this transaction. The caller must not
+                take other locks afterwards.
         """
         job = Job(
             process=process,

@@ -152,7 +152,9 @@ class StoredItem(Searched):
         help_text="Minutes from the latest write or read until the item expires. Blank if the item doesn't expire.",
     )
     expires_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time when the item expires, unless it is read or written earlier."
+        null=True,
+        blank=True,
+        help_text="Time when the item expires. A write, or a read that refreshes the item, postpones this time.",
     )
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)

@@ -74,7 +74,7 @@ class _Row(NamedTuple):
 
 
 def name_of_source(ref: str) -> str:
-    """Return the name of the row at an address, as far as the address tells it."""
+    """Return the name of the row at an address, using only the address."""
     session, is_turn, sequence = ref.removeprefix(SESSIONS).rpartition("/messages/")
     if ref.startswith(SESSIONS):
         return f"turn {sequence} of {session}" if is_turn else f"the summary of {_session_id(ref)}"
@@ -125,7 +125,7 @@ class Pages:
     def _rows(
         self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "", wanted: Collection[str] | None = None
     ) -> QuerySet[Any, Any] | None:
-        """Return the rows of a kind that addresses name, with the columns of a `_Row`, or None.
+        """Return the rows of a kind to which addresses refer, with the columns of a `_Row`. None if no address does.
 
         Args:
             rows: the person's rows of this kind.
@@ -172,7 +172,7 @@ def _order(row: _Row) -> int:
 
 
 def _places_of(user: UserProfile, rows: Collection[_Row]) -> dict[int, tuple[str, int]]:
-    """Return the session and the sequence of the turns of the person that rows name."""
+    """Return the session and the sequence of the person's turns to which the rows refer."""
     turns = Message.objects.filter(user=user, pk__in={row.turn for row in rows if row.turn})
     return {pk: (session, n) for pk, session, n in turns.values_list("pk", "session__session_id", "sequence")}
 

@@ -16,7 +16,7 @@ class ShownLine:
     """A line of a context.
 
     Args:
-        when: where a trace found it: `same`, `then` or `now`.
+        when: which contexts of a trace have it: `same` (both), `then` or `now`.
         field: its name in a form.
     """
 

@@ -1,9 +1,9 @@
-"""Group the sessions that a search found: each source with the sessions that have similar words.
+"""Group the sessions that a search found: each source, and the sessions that repeat its words.
 
-The source is the person's earliest turn, or that of others if the person has none. Later, the person or a model that
-remembers it may use its words again. The query's words are in all of these turns, so their other words decide whether
-they are similar. The words alone can't tell a repetition from its opposite: "I am not allergic to nuts" has all words
-of "I am allergic to nuts".
+The source is the person's earliest turn, or the earliest turn of others if the person has none. Later, the person, or a
+model that remembers the source, may repeat its words. All of these turns contain the query's words, so their other
+words decide whether they are similar. The words alone can't tell a repetition from its opposite: "I am not allergic to
+nuts" has all words of "I am allergic to nuts".
 """
 
 from collections import defaultdict
@@ -22,8 +22,8 @@ Statement = AbstractSet[str] | None  # the stems of its words, without the query
 def with_similar(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
     """Return the sessions in groups. The first session of a group is the source, and the others have similar words.
 
-    The groups are in the order of their first members in `sessions`. Within a group, what the person said comes before
-    what others said, each in the order of time.
+    Groups are sorted by their first session in `sessions`. Within a group, turns of the person come before turns of
+    others, both sorted by time.
 
     Args:
         said: the turn that was found in each session.
@@ -51,7 +51,7 @@ def _groups(sessions: Sequence[Session], said: Mapping[int, Mention | None], wor
 
 
 def _statements(turns: Mapping[Session, Mention], words: Words) -> Iterator[tuple[Session, Statement]]:
-    """Yield the sessions with what was said, the person's turns first, in the order of their times."""
+    """Yield each session with its statement: the person's turns first, then those of others, both sorted by time."""
     texts = {session: _matching_sentences(turn.content, words) for session, turn in turns.items()}
     languages = lexemes.languages_of(texts.values())
     asked = {stem for word in words for stem in word.stems}

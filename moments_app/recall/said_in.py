@@ -62,10 +62,10 @@ def recall_with_span(
 
 
 def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query: str) -> Span | None:
-    """Return the span that a query names at the time of the request.
+    """Return the span that a query names, relative to the time of the request.
 
     Args:
-        words: the words of the request, which have the span that its text names now.
+        words: the words of the request. Their span is what its text names relative to now.
     """
     is_read = request.as_of is None and query == request.text
     return words.span if is_read else span_in(query, request.now_of(user))

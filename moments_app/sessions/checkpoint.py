@@ -120,7 +120,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
-    """Return what is known about those turns of a person's sessions that a digest doesn't receive, as corrected since.
+    """For each session, return what is known about turns that a digest doesn't receive. Apply later corrections.
 
     Args:
         user: primary key of the person.
@@ -179,7 +179,7 @@ def input_of(
     """Return the input of a checkpoint.
 
     Args:
-        shown: the live turns before `end` that no moment holds, as engines read them.
+        shown: the live turns before `end` that are in no moment, as engines read them.
         known: what is known about the other turns.
         corrections: the state of the person's corrections before anything was read.
     """

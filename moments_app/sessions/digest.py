@@ -71,7 +71,7 @@ class DigestSession(Process[DigestInput, Digested]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: another job left a boundary, or a fact was corrected, in the meantime.
+            Moved: another job moved the live window, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         if session.live_from_sequence != input.session.live_from_sequence:

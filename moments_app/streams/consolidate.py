@@ -1,8 +1,8 @@
 """`consolidate`: merge a stream's waiting observations into its text, line by line.
 
 Each line names the observations that it carries, and exactly those are absorbed. Observations that no line carries keep
-waiting, and so do those of lines that are no longer in the text. They remain in contexts and searches as separate
-items. These don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
+waiting. Observations of lines that were removed from the text wait again. Both remain in contexts and searches as
+separate items. They don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
 Observations that arrive during a call stay, and a failed call changes nothing. A consolidation can be undone.
 
 Lines are included whole, newest first, as long as they fit.
@@ -51,7 +51,7 @@ from moments_app.streams.add_atoms import is_due
 from moments_app.streams.texts import CannotUndo, let_wait, next_time, reason_of, set_lines, undo
 from sessions_app.database.sql import lock_rows
 
-# The time of a line whose observations are unknown. It stays, because no observations would wait if it were removed.
+# The time of a line whose observations are unknown. The line stays, because its content would otherwise be lost.
 ALWAYS = datetime.max.replace(tzinfo=UTC)
 MAX_OBSERVATIONS = 200  # in one call; the rest waits for the next
 MAX_AGAIN = 40  # that an earlier call had and no line carries; they seldom fit later

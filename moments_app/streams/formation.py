@@ -437,7 +437,7 @@ def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[M
     ]
     named.sort(key=lambda one: one[0].formed_at)
     for place, (atom, ends) in enumerate(named, start=1):
-        ends -= {atom.pk, *(later.pk for later, _ends in named[place:])}  # of those that end each other, the last stays
+        ends -= {atom.pk, *(later.pk for later, _ends in named[place:])}  # if two end each other, the later one stays
         corrected = MemoryAtom.objects.filter(pk__in=ends, is_wrong=True).exclude(ended_by="")  # since the claim
         same = Q(pk__in=ends) | Q(pk__in=corrected.values("replaced_by"))
         facts = MemoryAtom.objects.active().filter(same, formed_at__lte=atom.formed_at)

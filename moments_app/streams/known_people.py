@@ -5,7 +5,7 @@ statement with only a name is about the known person who has it. Names and relat
 from their statements, and rebuilt whenever one of these changes.
 
 The user of a session is the speaker whose name is their `user_id` or a name from facts about them. If there is none, it
-is the first speaker with a name. All others are other speakers.
+is the first speaker with a name. All remaining speakers are other people.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -27,7 +27,7 @@ from sessions_app.models import Message, Session, UserProfile
 WRITTEN = 500  # statements per batch
 READ = 100  # statements from which a person's names are derived
 SPEECH = (Message.Role.USER, Message.Role.ASSISTANT)
-ASSISTANT = "Assistant"  # name in quotes of an assistant without a name
+ASSISTANT = "Assistant"  # the name that quotations give an unnamed assistant
 
 
 class Said(NamedTuple):

@@ -149,7 +149,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the version was given up, or a fact was corrected, in the meantime.
+            Moved: the version was abandoned, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
@@ -322,7 +322,7 @@ def _last_end_of_round(session: Session) -> int | None:
 
 
 def _as_corrected(base: Summary | None, start: int) -> tuple[str, list[Fact]]:
-    """Return the text of the base and its facts in the window, with what was corrected since."""
+    """Return the text of the base, and its facts in the window. Apply later corrections to both."""
     if base is None:
         return "", []
     facts = [fact for fact in map(Fact.model_validate, base.facts) if max(fact.message_indexes, default=-1) >= start]

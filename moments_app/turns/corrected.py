@@ -55,11 +55,10 @@ class Told(NamedTuple):
 
 
 def texts_as_corrected(user: int, texts: Iterable[Told]) -> list[str]:
-    """Return texts about turns after rewording them as facts of these turns were corrected since. Uses one statement.
+    """Return texts about turns, reworded by later corrections of facts from these turns. Run one query.
 
     Args:
         user: primary key of the person.
-        texts: the texts.
     """
     texts = list(texts)
     sessions = {told.session for told in texts if told.text}

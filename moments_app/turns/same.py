@@ -13,10 +13,10 @@ from moments_app.models.correction import reading
 from sessions_app import lexemes
 
 SAME = 0.7  # minimum share of a fact's words in a sentence that says the same thing
-LEAST_WORDS = 2  # minimum for matching one of several sentences by some of its words; shorter ones need all
+LEAST_WORDS = 2  # minimum words for a partial match of a sentence of a fact; shorter ones must match exactly
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
-# A sentence in a list, after its mark and its day, or before its day.
+# A sentence in a list, perhaps after a list marker and a day, or before a day.
 _FRAMED = re.compile(
     r"(?P<mark>(?:- )?(?:\[\d{4}-\d\d-\d\d\] |\d{4}-\d\d-\d\d: )?).*?(?P<end>(?P<day> \(\d{4}-\d\d-\d\d\))?\s*)",
     re.DOTALL,
@@ -95,7 +95,7 @@ class Rewording:
     def _is_said_in(self, text: str) -> bool:
         if self._differs_in_marks(text):
             return False
-        # Uses the languages of the fact. A short sentence's language is a guess, which one more word can change.
+        # Uses the languages of the fact, because one more word can change the language that is guessed for a sentence.
         languages = lexemes.likely_languages(self.fact or self.before)
         own = lexemes.stems_in(self.before, languages) - _WRITERS
         if self.fact and len(own) < LEAST_WORDS:

@@ -1,4 +1,4 @@
-"""A session's messages: turns, archives with old turns and their remaining rows, and partition events."""
+"""A session's messages: turns and partition events, archives of old turns, and the rows that remain of these turns."""
 
 import hashlib
 import json

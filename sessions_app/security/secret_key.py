@@ -2,8 +2,8 @@
 
 **Ids of contexts** prove that a context was served for a session. The receipt of a context is written after the
 response, so the client may send the id with a message before the receipt exists. A context may also be requested before
-the session's first message. Therefore part of the id signs the rest of it and the names of person and session. Checking
-it needs no table.
+the session's first message. Therefore part of the id is a signature of the rest, and of the ids of the application, the
+person and the session. Verifying it needs no table.
 
 **Encrypted texts** can't be read in a dump of the database, or in a backup without its key. A text is compressed, then
 encrypted with AES-256-GCM and a key derived from `SECRET_KEY`. The encryption also authenticates the id of its row, so
@@ -30,7 +30,7 @@ _RANDOM_BYTES = 10  # of the 16 bytes of an id; the others are the signature
 # The bits with the variant and the version of a UUID. Version 8 leaves the other bits to the application.
 _FIXED = 0xF << 76 | 0x3 << 62
 _VERSION_8 = 0x8 << 76 | 0x2 << 62
-_SALT = "sessions_app.sealed"  # of the keys of all stored texts, so it never changes
+_SALT = "sessions_app.sealed"  # derives the keys of all stored texts, so it must never change
 _NONCE_BYTES = 12
 _LEVEL = 1  # of compression; contexts repeat themselves, so higher levels gain little
 

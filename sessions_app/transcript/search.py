@@ -100,7 +100,7 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mentio
 
 
 def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Mention]:
-    """Find the turn to show of each of some sessions of these people: one with all words of a text."""
+    """For each session that has a turn with all words of a text, find the turn to show."""
     words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MOST_WORDS]
     if not words:
         return {}

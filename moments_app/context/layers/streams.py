@@ -9,8 +9,8 @@ example a correction that still waits next to the text in which it was already m
 date instead of their age, so that the same memory gives the same text tomorrow.
 
 `user` contains the person's profile and stream, as one text. The order matters, because only a few lines may fit: who
-the person is, above all their name; then people around them, work, home and health; last temporary information, for
-example plans. Lines about who they are, or about what may harm them, are marked as certain. Profile and stream are
+the person is, above all their name; then people around them, work, home and health; finally temporary information,
+such as plans. Lines about who they are, or about what may harm them, have `is_certain` set. Profile and stream are
 derived from the same conversations, so they often have the same sentences. In this case the stream's line is used,
 because it records what this agent noticed, and consolidations keep it up to date.
 """
@@ -118,7 +118,7 @@ _WHO = re.compile(
     r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )|(?:[^:]{1,40}: )?I(?:['’]m| am| was) (?:an? |from |born )"
 )
 _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # lines that give the person's name or relationships
-PINNED, FIRST = 3.0, 2.0  # more than the rank of any other line
+PINNED, FIRST = 3.0, 2.0  # above the rank of all other lines
 WHO = 0.9
 MOST_FACTS_THEN = 100  # in a context of an earlier time
 FEW = 3  # words; shorter lines mean little without the heading of their list

@@ -90,7 +90,7 @@ def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
     """Add the observations that no current line repeats."""
     lines = [DraftLine(text=line.text, carries=[line.label]) for line in request.lines]
     said = [set(words(line.text)) for line in lines]
-    for observation in request.observations:  # a call has a few hundred at most, however long the text is
+    for observation in request.observations:  # at most a few hundred per call, regardless of the text's length
         own = set(words(observation.text))
         number = next((number for number, known in enumerate(said) if says(known, own)), None)
         if number is None:

@@ -1,4 +1,4 @@
-"""Jobs, and the number of a person's turns in each state of memory, over REST."""
+"""REST endpoints for jobs, and for the number of a person's turns in each state of memory."""
 
 import uuid
 from typing import Any

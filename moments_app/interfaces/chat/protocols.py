@@ -1,7 +1,7 @@
 """The OpenAI protocols of the chat endpoint: a model's answer, and how the protocols differ.
 
-An answer is read from the relayed bytes: a whole completion, or a stream of its parts. The upstream is not trusted: any
-bytes become either an answer that can be stored, or none.
+An answer is read from the relayed bytes: a whole completion, or a stream of its parts. The upstream is not trusted:
+whatever bytes it sends, the result is an answer that can be stored, or no answer.
 
 The Responses API has a body of items, and a response of items, complete or as a stream of events. In the transcript, an
 item is a message or a part of one. Consecutive items of an assistant, including its tool calls, are one turn, so that

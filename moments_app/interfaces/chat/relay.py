@@ -35,7 +35,7 @@ PASSED_ON = (
 CONNECT_SECONDS = 10.0  # until the upstream accepts the call
 LIMITS = "x-ratelimit-"
 
-# All errors of a call. Their messages may quote anything.
+# All errors that a call can raise. Their messages may contain any text.
 UPSTREAM_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
 
 OUTCOME = "X-Memory-Stored"

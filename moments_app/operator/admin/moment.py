@@ -1,6 +1,6 @@
 """Moments: the list, the page of a moment next to its source turns, and the chain of a person's moments.
 
-A section of the chain is found by one of its moments, so a page costs the same anywhere in the chain.
+The chain uses keyset pagination: a section is found by one of its moments, so all sections cost the same.
 """
 
 from collections.abc import Collection, Sequence

@@ -44,7 +44,7 @@ SEE_ITEMS = "moments_app.view_memoryatom"
 PAGE = 20  # candidates
 COUNTED = 1_000  # people, and candidates
 LISTED = 10  # ages of accounts
-WAITING, KEPT = "candidates-waiting", 30  # the cache key of their number, and its seconds
+WAITING, KEPT = "candidates-waiting", 30  # cache key of the number of candidates, and seconds until it expires
 STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors
 
 

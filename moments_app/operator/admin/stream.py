@@ -1,6 +1,6 @@
 """The list of streams, and the page of a stream: what it accepts, its limits, its text and items.
 
-A stream can be consolidated there, and its last consolidation undone.
+On its page, an operator can consolidate a stream, or undo its last consolidation.
 """
 
 from dataclasses import asdict

@@ -88,14 +88,14 @@ class Find(OperatorPage):
         return Group(capfirst(str(model._meta.verbose_name_plural)), sources, more)
 
     def _sessions(self, rows: QuerySet[Any], words: Sequence[lexemes.QueryWord]) -> list[list[Session]]:
-        """Return the sessions found by id or title, each in a group, then the others grouped by similar words."""
+        """Return a group for each session found by id or title, then groups of the others by similar words."""
         named = [[row] for row in rows if row.is_named]
         others = [row for row in rows if not row.is_named]
         return named + with_similar(others, _turns(self.request), words)
 
 
 def _turns(request: HttpRequest) -> Mapping[int, Mention | None]:
-    """Return the turns that the search of the list of sessions found."""
+    """Return the turns that the search in the session list found."""
     found: Mapping[int, Mention | None] = request.said  # type: ignore[attr-defined]
     return found
 

@@ -278,7 +278,7 @@ def first_of(rows: QuerySet[Row], size: int) -> tuple[list[Row], Row | None]:
 # --- actions of lists that ask for confirmation before they change the selected rows ---
 
 Action = Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]
-ROWS = 20  # the number of rows that the page lists; it only counts the others
+ROWS = 20  # the page lists this many rows, and shows only the number of the others
 AGAIN = ("action", "select_across", ACTION_CHECKBOX_NAME)  # the form fields to send again
 
 

@@ -138,7 +138,7 @@ class Memory:
         return {"message": "Memories deleted successfully!"}
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
-        """Return the texts of a memory, oldest first, and its end."""
+        """Return the history of a memory, oldest first: its creation, its corrections and its end."""
         texts: list[str | None] = []
         times: list[str] = []
         for fact in self._versions(memory_id):
@@ -202,12 +202,12 @@ def _memory(user_id: str | None, fact: Fact) -> dict[str, Any]:
 
 
 def _id(user_id: str | None, ref: str) -> str:
-    """Return an id that names the user, because mem0's methods get nothing but this id."""
+    """Return an id that includes the user, because some of mem0's methods receive only this id."""
     return f"{user_id}/{ref.removeprefix(FACT)}"
 
 
 def _place(memory_id: str) -> tuple[str, str]:
-    """Return the user and the fact of an id.
+    """Split an id into the ids of its user and its fact.
 
     Raises:
         ValueError: It is not the id of a fact.
