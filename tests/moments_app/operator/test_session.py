@@ -142,7 +142,7 @@ class TestSession:
         assert "Retract selected turns" not in page(root, change_url(session))
         for name, told in (
             ("rebuild", "so there is nothing to rebuild. Turns before 130"),
-            ("retract", "restores archived"),
+            ("retract", "To restore archived turns, run"),
         ):
             shown = page(root, url(session, name))
             assert told in shown and "restore_archive" in shown and "turns of 0 moments" not in shown
