@@ -64,8 +64,9 @@ docs: .venv/installed-dev
 	cp -r README.md CHANGELOG.md CONTRIBUTING.md CODE_OF_CONDUCT.md SECURITY.md LICENSE docs examples dist/pages && rm -r dist/pages/docs/site
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 
-# Builds the image for compose.yaml with Docker. BUILDER="buildah bud" uses Buildah instead.
+# Builds the image with Docker. PACKAGES are the optional dependencies. BUILDER="buildah bud" uses Buildah instead.
 image: BUILDER ?= docker build
+image: PACKAGES ?= embedded,embeddings
 image:
 	$(BUILDER) --tag memory-platform --build-arg PACKAGES=$(PACKAGES) .
 
