@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ALL_EXTRAS = importers,lab,oauth,scale
 quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 
-.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean walk quickstart trust house size lock
+.PHONY: run quick shuffle test core types checks docs package helm image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean walk quickstart trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -69,6 +69,14 @@ image: BUILDER ?= docker build
 image: PACKAGES ?= embedded,embeddings
 image:
 	$(BUILDER) --tag memory-platform --build-arg PACKAGES=$(PACKAGES) .
+
+# Lints and renders the Helm chart, and checks the result with Kubernetes' schemas. Downloads the two tools (250 MB) once.
+helm: .venv/installed-dev dist/helm
+	PYTHONPATH=dist/helm .venv/bin/python -m pytest -n0 tests/test_helm.py
+
+dist/helm:
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ \
+		helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 importlib-resources==6.5.2
 
 # Builds the wheel and installs it into an empty environment, without the embedded database. Then runs `check` for the
 # platform and for examples/host_project, a project that hosts the apps.
