@@ -104,17 +104,18 @@ typescript: .venv/installed-dev
 
 # Builds and checks in dist/release what a release publishes: wheels, the npm package, and lists of their dependencies (SBOM).
 # .github/workflows/release.yml runs this target with the TAG of the release, such as v1.0.0.
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' memoryproject/__init__.py)
 release-check: .venv/installed-dev
-	@test -z "$(TAG)" || test "$(TAG)" = v$$(.venv/bin/python -c "import memoryproject; print(memoryproject.__version__)") \
-		|| { echo "TAG is not the version in memoryproject/__init__.py." >&2; exit 1; }
+	@test "$${TAG:-v$(VERSION)}" = "v$(VERSION)" || { echo "TAG is not the version in memoryproject/__init__.py." >&2; exit 1; }
 	rm -rf dist/release dist/*.tgz
 	$(MAKE) --no-print-directory package clients typescript
 	mkdir dist/release && cp dist/*.whl dist/*.tgz dist/release
 	.venv/bin/python -m uv venv --quiet --clear dist/tools
 	.venv/bin/python -m uv pip install --quiet --python dist/tools/bin/python twine==7.0.0 cyclonedx-bom==7.5.0
 	dist/tools/bin/twine check --strict dist/release/*.whl
-	dist/tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
-		--output-file dist/release/memory-platform.cdx.json requirements-production.txt
+	dist/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+		--output-file dist/tools/sbom.json dist/empty/bin/python
+	sed 's/"name": "memory-platform",/& "version": "$(VERSION)",/' dist/tools/sbom.json > dist/release/memory-platform.cdx.json
 	cd clients/typescript && npm sbom --omit=dev --sbom-format=cyclonedx > $(CURDIR)/dist/release/memory-platform-client-npm.cdx.json
 
 # Runs the code of docs/frameworks.md and LangGraph's own tests with the latest releases of the frameworks.
