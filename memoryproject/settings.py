@@ -255,8 +255,8 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
     "URL_FORMAT_OVERRIDE": None,  # because `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": [
-        "sessions_app.api.permissions.KeyRateThrottle",
-        "sessions_app.api.permissions.DailyLimits",
+        "sessions_app.api.throttling.KeyRateThrottle",
+        "sessions_app.api.throttling.DailyLimits",
     ],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.json_bodies.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.json_bodies.QuickJSONRenderer"],

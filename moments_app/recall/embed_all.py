@@ -15,7 +15,7 @@ from moments_app.jobs.process import Asked, ClaimLost, Lane, Process, ProcessInp
 from moments_app.jobs.runner import recorder
 from moments_app.models import EmbeddingModel, Job
 from moments_app.recall import embed
-from moments_app.recall.vectors import vectors_side_by_side
+from moments_app.recall.request_vectors import vectors_side_by_side
 from sessions_app.clock import database_now
 
 SECONDS = 60.0  # per run; then other jobs get a turn

@@ -1,22 +1,17 @@
-"""What the API key of a request may do: the person that it acts for, its scope, its rate limit and daily limits."""
+"""What the API key of a request may do: the person that it acts for, and its scope."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.conf import settings
-from django.core.cache.backends.base import BaseCache
 from django.db import IntegrityError
 from psycopg.errors import ForeignKeyViolation
 from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
-from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
 from sessions_app.api.fields import PublicIdField, StrictSerializer
-from sessions_app.daily_limits import call_under_way
 from sessions_app.models import ApiKey
-from sessions_app.process_cache import ProcessCache
 
 DEFAULT_SCOPES = {
     "GET": "read",
@@ -26,7 +21,6 @@ DEFAULT_SCOPES = {
     "PATCH": "write",
     "DELETE": "admin",
 }
-MOST_KEYS = 10_000
 
 
 class PersonQuery(StrictSerializer):
@@ -124,45 +118,3 @@ def require_scope(request: Request, scope: str) -> None:
 
 def _needs(scope: str) -> str:
     return f"This request needs an API key with the scope {scope}."
-
-
-class _RecentCalls(BaseCache):
-    """The times of keys' recent calls. DRF's throttle stores them in a Django cache, which would pickle them."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self._calls: ProcessCache[Any, Any] = ProcessCache(MOST_KEYS)
-
-    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        calls = self._calls.get(key)
-        return default if calls is None else calls
-
-    def set(self, key: Any, value: Any, timeout: Any = None, version: int | None = None) -> None:
-        self._calls.put(key, value)
-
-
-class KeyRateThrottle(SimpleRateThrottle):
-    """Allows `API_RATE` requests per second and key in each web process."""
-
-    cache = _RecentCalls()
-
-    def get_rate(self) -> str:
-        return f"{settings.API_RATE}/s"
-
-    def get_cache_key(self, request: Request, view: Any) -> str | None:
-        """Return the cache key of the API key's calls. None, which turns throttling off, for pages that need no key."""
-        return f"throttle:{request.auth.pk}" if request.auth else None
-
-
-class DailyLimits(BaseThrottle):
-    """Counts a call for its key, and rejects it if a daily limit is reached."""
-
-    def allow_request(self, request: Request, view: Any) -> bool:
-        """Count the call.
-
-        Raises:
-            LimitReached: The call exceeds the limit.
-        """
-        if request.auth:
-            call_under_way().begin(key_of(request))
-        return True

@@ -10,7 +10,7 @@ from moments_app.engines import embedder_name, embedding_model
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.engine_call import cost_of
 from moments_app.recall import embed
-from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
+from moments_app.recall.request_vectors import Text, Vectors, vectors_side_by_side
 from sessions_app.text.length import estimate_tokens
 
 TRIES = 5  # attempts of a batch while the endpoint is overloaded
