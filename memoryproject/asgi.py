@@ -42,7 +42,7 @@ django.setup(set_prefix=False)
 # Only now: they need Django to be set up.
 from memoryproject import urls  # noqa: F401 (all pages, before any request)
 from memoryproject.serving import schema_view
-from memoryproject.serving.anonymous_throttle import Strangers
+from memoryproject.serving.anonymous_throttle import AnonymousThrottle
 from memoryproject.serving.call_handler import Handlers
 from memoryproject.serving.fair_shares import FAIR_SHARES
 from memoryproject.serving.observation import identified, measured
@@ -69,7 +69,7 @@ gc.freeze()  # excludes existing objects from collections during requests
 
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())
-_strangers = Strangers()
+_anonymous_throttle = AnonymousThrottle()
 _readiness = checks.Readiness()
 
 
@@ -94,7 +94,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
             status, told = await _readiness.look()
             await answer_json(send, status, told)
         else:
-            async with _strangers.one(scope):
+            async with _anonymous_throttle.admit(scope):
                 await _serve(scope, receive, send, path)
     except Refused as refused:
         await _refuse(scope, receive, send, refused)

@@ -48,7 +48,7 @@ def client_address(peer: str, forwarded: str) -> str:
     return last if last and settings.BEHIND_PROXY else peer
 
 
-def subscriber(address: str) -> str:
+def address_range(address: str) -> str:
     """Return the address range of one subscriber: an IPv4 address, or an IPv6 network."""
     try:
         found = ipaddress.ip_address(address)
@@ -82,11 +82,11 @@ class Buckets:
         self._left[name] = left + 1, at
 
 
-class Issued:
+class KeyPrefixes:
     """The prefixes of existing keys. A thread reads them, and only while requests are being rejected."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="issued")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="key prefixes")
         self._reading: asyncio.Future[frozenset[str]] | None = None
         self._read_at = -FRESH_SECONDS
 
@@ -96,14 +96,14 @@ class Issued:
         is_read = self._reading is None or self._reading.done()
         if is_read and now - self._read_at > FRESH_SECONDS:
             self._read_at = now
-            self._reading = asyncio.get_running_loop().run_in_executor(self._executor, _issued)
+            self._reading = asyncio.get_running_loop().run_in_executor(self._executor, _prefixes_in_use)
         assert self._reading is not None
         if not self._reading.done():
             await asyncio.wait({self._reading}, timeout=PATIENCE)
         return self._reading.done() and prefix in self._reading.result()
 
 
-def _issued() -> frozenset[str]:
+def _prefixes_in_use() -> frozenset[str]:
     try:
         return frozenset(ApiKey.objects.prefixes_in_use(PREFIXES))
     except DatabaseError:
@@ -112,14 +112,14 @@ def _issued() -> frozenset[str]:
         connection.close()
 
 
-class Strangers:
+class AnonymousThrottle:
     """Admits unauthenticated requests within the rate limit."""
 
     def __init__(self) -> None:
-        self._buckets, self._issued = Buckets(), Issued()
+        self._buckets, self._prefixes = Buckets(), KeyPrefixes()
 
     @asynccontextmanager
-    async def one(self, scope: "Scope") -> AsyncIterator[None]:
+    async def admit(self, scope: "Scope") -> AsyncIterator[None]:
         """Admit the sender of a request, for the duration of the block.
 
         Raises:
@@ -136,11 +136,11 @@ class Strangers:
 
     async def _counted(self, scope: "Scope", secret: str) -> str:
         """Return the name of the bucket that the request was counted in."""
-        name = subscriber(address_of(scope))
+        name = address_range(address_of(scope))
         if not (wait := self._buckets.take(name)):
             return name
         key = _PREFIX.match(secret)
-        if key and await self._issued.has(key[1]) and not self._buckets.take(f"key {key[1]}"):
+        if key and await self._prefixes.has(key[1]) and not self._buckets.take(f"key {key[1]}"):
             return f"key {key[1]}"
         text = "Too many requests without a valid API key or login from this IP address. Try again later."
         raise Refused(429, "throttled", text, retry_after=math.ceil(wait))
