@@ -21,10 +21,9 @@ from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
-from moments_app.recall.fusion import MOMENT_SHARE
 from moments_app.recall.request import MOST_WORDS, RecallRequest
 from moments_app.recall.results import Result
-from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall
+from moments_app.recall.search import MOMENT_SHARE, READ_AHEAD, SPARE, Hits, rank, recall
 from moments_app.recall.words import query_words
 from moments_app.sessions.settle import Settle
 from moments_app.turns import served_lines
