@@ -15,7 +15,7 @@ from moments_app.engines.statements.dates import plan_in
 from moments_app.models.atom import BY_DATE, held_at
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
-from moments_app.turns.served_lines import MEMORY_TOOLS, text_lines, text_without
+from moments_app.turns.platform_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, time_of
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
