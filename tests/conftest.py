@@ -225,7 +225,7 @@ def rolling(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write rolling summaries after each round, as if contexts were requested. All other settings are the defaults."""
     settings.ROLLING_SUMMARY = RollingSummarySettings()
     for name in ("UNREAD_TURNS", "FREE_TURNS"):
-        monkeypatch.setattr(f"moments_app.summaries.roll.{name}", 1)
+        monkeypatch.setattr(f"moments_app.summaries.{name}", 1)
 
 
 @pytest.fixture
