@@ -12,8 +12,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.recall.request import MOST_WORDS, Vector
-from moments_app.recall.spans import span_in
+from moments_app.recall.request import MOST_WORDS, Vector, span_in
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of_texts
