@@ -57,7 +57,7 @@ INSTALLED_APPS = [
     "memoryproject",
     "unfold",
     "unfold.contrib.filters",
-    "memoryproject.admin_app.AdminConfig",
+    "memoryproject.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",

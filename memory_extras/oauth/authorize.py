@@ -21,7 +21,7 @@ from memory_extras.oauth.models import Assistant, Consent
 from memory_extras.oauth.views import is_on
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.links import list_url
-from sessions_app.admin.views.base import OperatorPage
+from sessions_app.admin.views import OperatorPage
 from sessions_app.api.fields import PUBLIC_ID_MAX, PublicIdField
 from sessions_app.models import ApiKey, Application, UserProfile
 from sessions_app.models.application import DEFAULT

@@ -24,7 +24,7 @@ from moments_app.reports import overview
 from moments_app.reports.incidents import incidents
 from moments_app.reports.overview import Activity, Backlog, Waits
 from sessions_app.admin.links import list_url, page_url
-from sessions_app.admin.views.base import may_see
+from sessions_app.admin.views import may_see
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Session

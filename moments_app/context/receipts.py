@@ -20,7 +20,7 @@ from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
 from moments_app.recall.results import Result
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.models import Session, UserProfile
 from sessions_app.security.secret_key import seal, unseal
@@ -174,7 +174,7 @@ def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequ
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
     quoted = [item.text for name, item in items if _is_quote(name, item)]
-    served_lines.note(user, texts if context else [item.text for _name, item in items], quoted, query)
+    platform_text.note_served(user, texts if context else [item.text for _name, item in items], quoted, query)
 
 
 def _is_quote(layer: str, item: Item) -> bool:
@@ -185,7 +185,7 @@ def _is_quote(layer: str, item: Item) -> bool:
 def note_results(user: UserProfile, results: Sequence[Result]) -> None:
     """Record search results as served, in the background."""
     turns = [result.content for result in results if result.kind == "turn"]
-    served_lines.note(user, [result.content for result in results], turns)
+    platform_text.note_served(user, [result.content for result in results], turns)
 
 
 def note_accesses(refs: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from moments_app.engines.calls.moments import RECENT_MOMENTS
 from moments_app.models import Moment
 from moments_app.models.moment import LATEST_MOMENTS
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.models import Message, Session
 from sessions_app.text.length import estimate_tokens
 
@@ -98,7 +98,7 @@ def leave_each(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
     keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
     latest = list(keys[:LATEST_MOMENTS])
     left = [_message(event, sequence, latest, said_at[event.session.pk, sequence]) for event, sequence in events]
-    served_lines.keep(user, [message.content for message in left])
+    platform_text.keep(user, [message.content for message in left])
     return Message.objects.bulk_create(left)
 
 
@@ -148,7 +148,7 @@ def rewrite(event: Message, payload: dict[str, Any]) -> None:
     event.payload = payload
     event.content = fenced(payload)
     event.tokens = estimate_tokens(event.content)
-    served_lines.keep(event.user_id, [event.content])
+    platform_text.keep(event.user_id, [event.content])
     event.save(update_fields=["payload", "content", "tokens"])
 
 

@@ -35,7 +35,7 @@ from moments_app.streams.known_people import link_corrected
 from moments_app.streams.texts import merged_text, take_out_lines, write_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.same import Rewording, without
+from moments_app.turns.rewording import Rewording, without
 from sessions_app.database.sql import insert_unless_there, lock_rows
 from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal

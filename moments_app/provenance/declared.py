@@ -69,7 +69,7 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
-from moments_app.summaries.roll import RollSummary
+from moments_app.summaries import RollSummary
 from sessions_app.people.export_format import File, Name, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 

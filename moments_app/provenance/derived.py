@@ -10,10 +10,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Exists, Min, Model, OuterRef, Q, QuerySet
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import Exists, ForeignKey, Min, Model, OuterRef, Q, QuerySet
 
 from moments_app.models import (
     Correction,
+    Entity,
     EpisodeDraft,
     Job,
     KnownPerson,
@@ -21,17 +23,18 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     Release,
+    StatementChange,
     Summary,
 )
 from moments_app.moments.delete import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
-from moments_app.provenance.withdrawal import resting_on
 from moments_app.streams.texts import first_given
 from moments_app.streams.timeline import ended_by
 from sessions_app import lexemes
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
+from sessions_app.people.provenance import Provenance, declared
 
 
 @dataclass(frozen=True)
@@ -324,3 +327,47 @@ def _deleted(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:
     archived = Message.objects.archived().filter(user_id=user.pk, moment__in=[row.pk for row in old])
     there = set(archived.values_list("moment_id", flat=True))
     return [row for row in old if row.pk not in there]
+
+
+# --- rows of other tables, by the sources that the table declares ---
+
+# This module, `retract.py` and `undo.py` have rules for these tables.
+WITH_RULES = {Correction, Entity, EpisodeDraft, KnownPerson, MemoryAtom, Message, Moment, StatementChange, Summary}
+
+
+def tables_without_rules() -> list[Provenance]:
+    """Return the tables whose rows are withdrawn with their sources. Each table comes after its sources."""
+    return [table for table in declared() if table.is_withdrawn and table.model not in WITH_RULES]
+
+
+def resting_on(
+    withdrawn: Mapping[type[Model], Collection[int]], user: UserProfile | None
+) -> dict[type[Model], list[Model]]:
+    """Return the rows of these tables that have a withdrawn source, by table, in the order of `tables_without_rules`.
+
+    All rows of a job are withdrawn together, because its engine may have used a source anywhere in its answer.
+
+    Args:
+        withdrawn: the primary keys of the withdrawn sources, by table.
+        user: the person of the withdrawn turns; None if there are no turns.
+    """
+    sources, found = dict(withdrawn), {}
+    for table in tables_without_rules():
+        own = table.model._base_manager.order_by("pk")
+        rows = own.filter(_has_source(table, sources, user))
+        if "job" in table.made_of:
+            rows = own.filter(Q(pk__in=rows.values("pk")) | Q(job__in=rows.exclude(job=None).values("job")))
+        found[table.model] = list(rows)
+        sources[table.model] = [row.pk for row in found[table.model]]
+    return found
+
+
+def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]], user: UserProfile | None) -> Q:
+    has = Q(pk__in=())
+    for name in table.made_of:
+        column = table.model._meta.get_field(name)
+        if isinstance(column, ForeignKey):
+            has |= Q(**{f"{name}__in": sources.get(column.related_model, ())})
+        elif isinstance(column, ArrayField) and user:  # primary keys of turns
+            has |= Q(**{f"{name}__overlap": list(sources.get(Message, ())), table.person: user})
+    return has

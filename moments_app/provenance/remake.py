@@ -17,7 +17,7 @@ from moments_app.moments.build import AGAIN_TO, BuildMoments
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
 from moments_app.streams.form import RANGES_AGAIN, FormMemories
-from moments_app.summaries.roll import RollSummary
+from moments_app.summaries import RollSummary
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
 

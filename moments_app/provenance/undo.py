@@ -39,7 +39,7 @@ from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
 from moments_app.models.stream import MemoryStreamQuerySet
-from moments_app.provenance.derived import formations_of, moments_on
+from moments_app.provenance.derived import formations_of, moments_on, tables_without_rules
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -57,7 +57,6 @@ from moments_app.provenance.retract import (
     log_event,
     recount,
 )
-from moments_app.provenance.withdrawal import put_back
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.database.sql import lock_rows
@@ -172,7 +171,8 @@ def _put_back_all(retraction: Retraction, cause: Cause) -> None:
     else:
         assert retraction.session is not None  # otherwise it was refused
         _put_back(retraction, retraction.session, cause)
-    put_back(retraction)
+    for table in tables_without_rules():
+        retraction.items.put_back_missing(table.model)
 
 
 def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:

@@ -5,10 +5,9 @@ from datetime import datetime
 
 from django.db import connection
 
-from moments_app.recall.request import RecallRequest
+from moments_app.recall.request import RecallRequest, Span, span_in
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.search import rank, recall, search
-from moments_app.recall.spans import Span, span_in
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
 from sessions_app.models import UserProfile

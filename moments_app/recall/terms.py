@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from moments_app.recall.spans import Span
+from moments_app.recall.request import Span
 
 MOST_TERMS = 32  # maximum words of a query; the rarest words carry the meaning of a long query
 MOST_STEMS = 128  # per index search; for several hundred, PostgreSQL reads the whole table instead

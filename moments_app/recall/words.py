@@ -1,16 +1,18 @@
-"""Look up a query's words in the texts that a person may search, and adjust the query's vector."""
+"""Look up a query's words in the texts that a person may search, and adjust the query's vector.
+
+For words that occur in no text, guess which of the known words are meant.
+"""
 
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.recall.meant import meant_terms
-from moments_app.recall.request import MOST_WORDS, Vector
-from moments_app.recall.spans import span_in
+from moments_app.recall.request import MOST_WORDS, Vector, span_in
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of_texts
@@ -97,3 +99,226 @@ def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_c
     stems = tuple(known) or word.stems[:LIKELIEST]
     others = () if known and is_counted else tuple(stem for stem in word.stems if stem not in stems)
     return Term(word.word, stems, together, word.factor, others=others, is_time=is_time)
+
+
+# --- words that occur in no text ---
+#
+# Such a word may be mistyped. In languages that write compounds as one word, it may also be a part of longer known
+# words, or a compound of shorter ones: "Termin" also finds "Zahnarzttermin". There is no word list: the words in the
+# person's texts are the known words.
+
+LOOKED_UP = 16  # maximum words of a query that are checked for typos and compounds
+MEANT_FACTOR = 0.7  # weight of a guessed word, relative to a word of the query
+MEANT = 3  # maximum known words for a mistyped one
+LONGER = 8  # maximum compounds, or parts of a compound, for a word
+NEWEST = 300  # newest turns that are searched for similar words while most turns are not counted
+
+# The cheapest and most selective conditions come first. OFFSET computes `bare` once per row.
+_NEAR_SQL = """
+SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint
+FROM (SELECT *, split_part(stem, ':', -1) AS bare FROM ({known}) known OFFSET 0) known
+WHERE ({pieces})
+  AND (length(stem) = ANY(%(lengths)s) OR stem = ANY(%(parts)s) OR stem LIKE ANY(%(compounds)s))
+  AND stem !~ '[0-9]'
+GROUP BY stem
+"""
+_COUNTED_SQL = "SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s)"
+_JUST_SAID_SQL = f"""
+SELECT stem, 0, 0, 1 FROM (
+    SELECT search_vector FROM sessions_app_message
+    WHERE user_id = %(user)s AND kind = 'turn' AND role <> 'system' AND retracted_at IS NULL
+    ORDER BY created_at DESC, id DESC LIMIT {NEWEST}
+) turn, unnest(tsvector_to_array(search_vector)) stem
+"""  # noqa: S608 (a number of our own)
+MOST_EDITS = 2
+LONG = 8  # letters of a word in which two edits are tolerated
+END = 3  # maximum letters of a piece at the start or the end of a word
+MIDDLE = 2  # letters of a piece in the middle
+COMPOUNDING = ("da", "de", "fi", "hu", "nl", "no", "sv")
+LAST, FIRST = 4, 5  # minimum letters of a compound's last part, which carries the meaning, and of its first part
+REST = 3  # minimum letters of the rest of the compound
+
+
+def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
+    """Return the known words that unknown words among `terms` may stand for, with at most one statement.
+
+    Args:
+        vocabularies: the primary keys of the vocabularies that the person may search.
+        is_counted: whether most turns are counted; if not, the newest turns are searched as well.
+    """
+    unknown = [term for term in terms if not term.is_known and not term.is_time and _may_be_mistyped(term.word)]
+    unknown = unknown[:LOOKED_UP]
+    if not unknown:
+        return []
+    known = _COUNTED_SQL if is_counted else f"{_COUNTED_SQL} UNION ALL {_JUST_SAID_SQL}"
+    near = _known_near(unknown, known, {"user": user_id, "vocabularies": vocabularies})
+    return _meant(near, unknown, terms)
+
+
+def _may_be_mistyped(word: str) -> bool:
+    return len(word) >= 4 and word.isalpha()
+
+
+def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+    """Return the known stems that may be near the unknown words, or compounds or parts of them, with their counts."""
+    stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
+    shared = pieces(lexemes.marked(stem)[1] for stem in stems)
+    wanted: dict[str, Any] = {
+        "lengths": list({len(stem) + edits for stem in stems for edits in _edits(stem)}),
+        "parts": compound_parts(stems),
+        "compounds": compound_patterns(stems),
+        **{f"piece{number}": list(found) for number, found in enumerate(shared.values())},
+    }
+    has_piece = " OR ".join(f"{part} = ANY(%(piece{number})s)" for number, part in enumerate(shared))
+    with connection.cursor() as cursor:
+        cursor.execute(_NEAR_SQL.format(known=known, pieces=has_piece), {**parameters, **wanted})
+        return {stem: numbers for stem, *numbers in cursor.fetchall()}
+
+
+def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
+    """Return the known words nearest to each unknown word, then the compounds that contain it, and its parts.
+
+    Only words of the same language are compared. A word of the newest turns is known even if it is not counted yet.
+    """
+    said_stems = {stem for term in said if term.is_known for stem in term.stems}
+    by_language: dict[str, list[str]] = defaultdict(list)
+    for stem in known:
+        by_language[lexemes.marked(stem)[0]].append(stem)
+    return [
+        Term(lexemes.marked(stem)[1], (stem,), counts_by_kind(known[stem]), MEANT_FACTOR, term.word)
+        for term in unknown
+        if known.keys().isdisjoint(term.all_stems)
+        for stem in dict.fromkeys([*_nearest(term, by_language, known), *_longer(term, by_language, known)])
+        if stem not in said_stems
+    ]
+
+
+def _longer(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the compounds that contain the word, and the parts of the word. Sort by the number of shared letters."""
+    shared = compound_matches(by_language, term.all_stems)
+    return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:LONGER]
+
+
+def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the words of the same language with the fewest edits, most frequent first."""
+    from rapidfuzz import process  # imported here because most commands never search
+    from rapidfuzz.distance import OSA
+
+    near: dict[str, float] = {}
+    for stem in term.all_stems:
+        edits = _most_edits(stem)
+        same = by_language.get(lexemes.marked(stem)[0], [])
+        for found, distance, _ in process.extract(stem, same, scorer=OSA.distance, limit=None, score_cutoff=edits):
+            near[found] = min(distance, near.get(found, distance))
+    least = min(near.values(), default=0)
+    nearest = [stem for stem, distance in near.items() if distance == least]
+    return sorted(nearest, key=lambda stem: (-sum(known[stem]), stem))[:MEANT]
+
+
+def _edits(stem: str) -> range:
+    return range(-_most_edits(stem), _most_edits(stem) + 1)
+
+
+def _most_edits(stem: str) -> int:
+    return tolerated_edits(lexemes.marked(stem)[1])
+
+
+# --- pieces: each word within a few edits of a word contains at least one of its pieces ---
+#
+# PostgreSQL compares the pieces with a vocabulary much faster than it could count edits. An edit inserts, deletes or
+# replaces a letter, or swaps two adjacent letters.
+
+
+def tolerated_edits(word: str) -> int:
+    """Return the number of edits by which a mistyped word may differ from a known one."""
+    return MOST_EDITS if len(word) >= LONG else 1
+
+
+def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
+    """Return the pieces of some words. Each key is the SQL expression over `bare` to compare with its pieces."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for word in words:
+        for part, piece in _of_two_edits(word) if tolerated_edits(word) == MOST_EDITS else _of_one_edit(word):
+            found[part].add(piece)
+    return found
+
+
+def _of_one_edit(word: str) -> Iterator[tuple[str, str]]:
+    """Yield both halves. An edit leaves one of them unchanged, unless it swaps the letters where they meet."""
+    half = len(word) // 2
+    yield _start(word, min(half, END))
+    yield _end(word, min(len(word) - half, END))
+    if 0 < half <= END and len(word) - half <= END:
+        yield "bare", f"{word[: half - 1]}{word[half]}{word[half - 1]}{word[half + 1 :]}"
+
+
+def _of_two_edits(word: str) -> Iterator[tuple[str, str]]:
+    """Yield the start, the end, and two letters between them.
+
+    If the edits change both the start and the end, neither reaches these two letters: a swap changes only one letter
+    that belongs to neither. The first edit may move them by one place.
+    """
+    size = END if len(word) >= 2 * END + 2 + MIDDLE else END - 1
+    yield _start(word, size)
+    yield _end(word, size)
+    for place in range(size + 1, size + 4):
+        yield f"substr(bare, {place}, {MIDDLE})", word[size + 1 : size + 1 + MIDDLE]
+
+
+def _start(word: str, size: int) -> tuple[str, str]:
+    return f"left(bare, {size})", word[:size]
+
+
+def _end(word: str, size: int) -> tuple[str, str]:
+    return f"right(bare, {size})", word[len(word) - size :]
+
+
+# --- compounds ---
+
+
+def compound_patterns(stems: Iterable[str]) -> list[str]:
+    """Return LIKE patterns of compounds that begin or end with one of these stems.
+
+    They also match words that are too short.
+
+    Args:
+        stems: stems as they are indexed, prefixed with their language.
+    """
+    found = _of_compounding(stems)
+    return [like for language, bare in found for like in (f"{language}:{bare}%", f"{language}:%{bare}")]
+
+
+def compound_parts(stems: Iterable[str]) -> list[str]:
+    """Return the stems that could be the first or last parts of these stems, if they are compounds."""
+    found: list[str] = []
+    for language, bare in _of_compounding(stems):
+        found += [f"{language}:{bare[:end]}" for end in range(FIRST, len(bare) - REST + 1)]
+        found += [f"{language}:{bare[start:]}" for start in range(REST, len(bare) - LAST + 1)]
+    return found
+
+
+def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[str]) -> dict[str, int]:
+    """Return the known stems that contain a searched stem or are part of one, with the number of letters of the part.
+
+    Args:
+        by_language: the stems of indexed texts, by language.
+        stems: the stems of a word that occurs in no text.
+    """
+    found: dict[str, int] = {}
+    for language, asked in _of_compounding(stems):
+        for stem in by_language.get(language, ()):
+            if letters := _part(lexemes.marked(stem)[1], asked):
+                found[stem] = max(letters, found.get(stem, 0))
+    return found
+
+
+def _part(one: str, other: str) -> int:
+    """Return the number of letters of the shorter stem if the longer one is a compound of it; else 0."""
+    part, whole = sorted((one, other), key=len)
+    is_first = len(part) >= FIRST and whole.startswith(part)
+    is_last = len(part) >= LAST and whole.endswith(part)
+    return len(part) if (is_first or is_last) and len(whole) >= len(part) + REST else 0
+
+
+def _of_compounding(stems: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return (stem for stem in map(lexemes.marked, stems) if stem[0] in COMPOUNDING and len(stem[1]) >= LAST)

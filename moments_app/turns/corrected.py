@@ -16,7 +16,7 @@ from django.utils import timezone
 from moments_app.engines.statements.dates import spoken_date
 from moments_app.models import CorrectedTurn, Correction
 from moments_app.models.atom import BY_DATE, held_at
-from moments_app.turns.same import Rewording, without
+from moments_app.turns.rewording import Rewording, without
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import Message, UserProfile
 

@@ -8,7 +8,7 @@ from django.db.models.functions import Substr
 from django.http import HttpRequest
 
 from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.views.base import may_see
+from sessions_app.admin.views import may_see
 from sessions_app.models import ApiKey
 from sessions_app.models.event import KEY_ACTOR, named_actor
 

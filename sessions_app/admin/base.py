@@ -27,7 +27,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.links import link_column
 from sessions_app.admin.reading import note_reading, people_of
-from sessions_app.admin.views.base import FormPage, OperatorView, RowView
+from sessions_app.admin.views import FormPage, OperatorView, RowView
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.lexemes import QUERY_MAX_CHARS
 

@@ -14,7 +14,7 @@ from django.utils.text import Truncator
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
-from sessions_app.admin.views.base import FormPage
+from sessions_app.admin.views import FormPage
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_READ, named_actor
 from sessions_app.people.erase import ERASED_EVENT

@@ -20,8 +20,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url, page_url
-from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
-from sessions_app.admin.views.staff import (
+from sessions_app.admin.staff import (
     Accept,
     ChangeRole,
     Deactivate,
@@ -30,6 +29,7 @@ from sessions_app.admin.views.staff import (
     Reactivate,
     Staff,
 )
+from sessions_app.admin.views import FormPage, OperatorPage, RowAction
 from sessions_app.models import LoginLimit
 from sessions_app.security import second_factor
 from sessions_app.security.second_factor import Offer

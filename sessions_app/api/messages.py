@@ -27,8 +27,7 @@ from sessions_app.api.fields import (
 )
 from sessions_app.api.pagination import PAGE_MAX
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet
+from sessions_app.api.viewsets import PersonViewSet, session_or_404
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
 from sessions_app.security.secret_key import UnknownContext

@@ -28,7 +28,7 @@ from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField,
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
 from sessions_app.api.permissions import HasScope, PersonQuery, gone_is_not_found, key_of, user_id_of
 from sessions_app.database.statement_timeouts import Kind, limited
-from sessions_app.models import UserProfile
+from sessions_app.models import Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
 
@@ -253,6 +253,18 @@ def one_or_404(rows: QuerySet[M], **named: Any) -> M:
         return rows.get(**named)
     except ObjectDoesNotExist:
         raise NotFound from None
+
+
+def session_or_404(person: UserProfile | None, session_id: str) -> Session:
+    """Return this person's session. A missing session and another person's get the same error.
+
+    Raises:
+        NotFound: The person has no such session.
+    """
+    session = Session.objects.of_person(person, session_id) if person else None
+    if session is None:
+        raise NotFound
+    return session
 
 
 def update(row: Model, values: dict[str, Any]) -> None:

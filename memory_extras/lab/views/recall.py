@@ -19,7 +19,7 @@ from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
 from sessions_app.admin.links import marked
 from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import OperatorPage, OperatorView
+from sessions_app.admin.views import OperatorPage, OperatorView
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Application, UserProfile
 from sessions_app.models.application import DEFAULT

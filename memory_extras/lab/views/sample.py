@@ -20,7 +20,7 @@ from memory_extras.lab.views.trial import TriesPrompt
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from sessions_app.admin.links import page_url
 from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import number_in
+from sessions_app.admin.views import number_in
 from sessions_app.models import Session
 
 

@@ -23,8 +23,7 @@ from sessions_app.api.fields import (
 )
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet, one_or_404, update
+from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404, update
 from sessions_app.database.sql import insert_unless_there
 
 

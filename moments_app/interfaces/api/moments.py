@@ -24,8 +24,7 @@ from sessions_app.api.fields import (
 )
 from sessions_app.api.pagination import PAGE_MAX, PageQuery
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet, update
+from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
 from sessions_app.models import Event
 
 

@@ -32,8 +32,7 @@ from sessions_app.api.fields import (
     UUIDField,
 )
 from sessions_app.api.permissions import HasAdminScope, IsOfService, PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404
+from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session, UserProfile
 from sessions_app.retention.archive_files import ArchiveError

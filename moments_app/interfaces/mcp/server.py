@@ -48,9 +48,8 @@ from moments_app.moments.build import BuildMoments
 from moments_app.provenance.correct import undo_correction as take_back
 from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
-from sessions_app.api.sessions import session_or_404
 from sessions_app.api.users import ProfileAnswer
-from sessions_app.api.viewsets import one_or_404
+from sessions_app.api.viewsets import one_or_404, session_or_404
 from sessions_app.database.statement_timeouts import Unavailable
 from sessions_app.database.statement_timeouts import deadline as request_deadline
 from sessions_app.refusals import Refusal

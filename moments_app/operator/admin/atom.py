@@ -20,7 +20,7 @@ from moments_app.streams.add_atoms import note_growth
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
 from sessions_app.admin.links import change_url, link_column
-from sessions_app.admin.views.base import FormPage, actor_of, first_of, may_see
+from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 

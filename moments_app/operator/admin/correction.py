@@ -17,7 +17,7 @@ from moments_app.operator.views.fact import (
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
 from sessions_app.admin.actors import AskedForAdmin, actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.views.base import asks_first
+from sessions_app.admin.views import asks_first
 from sessions_app.limited_operators import scope_key
 
 COUNTED, KEPT = 100, 30  # counted questions, and seconds for which their number is cached

@@ -32,7 +32,7 @@ from sessions_app.admin.base import (
     ReadOnlyAdmin,
     one_line,
 )
-from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
+from sessions_app.admin.views import FormPage, OperatorPage, RowAction
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
 from sessions_app.templatetags.readable import in_words

@@ -27,7 +27,7 @@ from moments_app.reports.incidents import Incident, incidents_of
 from moments_app.reports.waiting import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.admin.views.base import FormPage, RowAction, asks_first, may_see
+from sessions_app.admin.views import FormPage, RowAction, asks_first, may_see
 from sessions_app.models import Session
 
 SHOWN = 20  # maximum jobs, and maximum calls

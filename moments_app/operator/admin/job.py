@@ -25,7 +25,7 @@ from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line
 from sessions_app.admin.event import WRITTEN
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, asks_first
+from sessions_app.admin.views import FormPage, RowAction, asks_first
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.event import named_actor
 from sessions_app.people.provenance import declared

@@ -44,7 +44,7 @@ from moments_app.streams.formation import MAX_TURNS
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import page_url
-from sessions_app.admin.views.base import RowPage, first_of
+from sessions_app.admin.views import RowPage, first_of
 from sessions_app.limited_operators import is_limited
 from sessions_app.text.length import estimate_tokens
 

@@ -36,7 +36,7 @@ from sessions_app.admin.actors import actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.links import change_url, page_url
 from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, asks_first, first_of, may_see
+from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, asks_first, first_of, may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile
 

@@ -42,7 +42,7 @@ from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
 from sessions_app.admin.links import GIST, link_to, marked, titled, turn_url
-from sessions_app.admin.views.base import FormPage, actor_of
+from sessions_app.admin.views import FormPage, actor_of
 from sessions_app.models import Archive, Session
 from sessions_app.transcript.append import CONTEXT_ID
 from sessions_app.transcript.search import Mention, find_sessions

@@ -26,7 +26,7 @@ from moments_app.streams.texts import undo, write_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import (
+from sessions_app.admin.views import (
     FormPage,
     RowAction,
     RowPage,

@@ -26,7 +26,7 @@ from moments_app.operator.views.person import (
 from moments_app.streams.edit_profile import edit_profile, own_texts
 from sessions_app.admin.base import PageAdmin, found_by
 from sessions_app.admin.links import change_url, chips, list_url
-from sessions_app.admin.views.base import RowPage, RowView, actor_of, may_see
+from sessions_app.admin.views import RowPage, RowView, actor_of, may_see
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED

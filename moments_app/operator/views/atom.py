@@ -14,7 +14,7 @@ from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
 from sessions_app.admin.actors import name_of, with_key_names
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, may_see
+from sessions_app.admin.views import FormPage, RowAction, may_see
 from sessions_app.models import Message
 
 TARGETS = 100  # maximum streams to choose from

@@ -31,7 +31,7 @@ from moments_app.provenance.correct import (
 )
 from moments_app.streams.timeline import decide
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, first_of
+from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of
 
 SHOWN = 200  # facts per page
 SEE_FACTS = ("moments_app.view_memoryatom",)

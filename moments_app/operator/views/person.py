@@ -30,7 +30,7 @@ from moments_app.streams.profile import profile_of
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.reading import note_reading
-from sessions_app.admin.views.base import DetailsTab, FirstTab, FormPage, RowPage, first_of, may_see, tabs_of
+from sessions_app.admin.views import DetailsTab, FirstTab, FormPage, RowPage, first_of, may_see, tabs_of
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.models import Event, Session, UserProfile
 

@@ -29,7 +29,7 @@ from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, pre
 from moments_app.provenance.still_said import still_said
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, first_of, number_in
+from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, number_in
 from sessions_app.models import Event, Message, Session
 
 ITEMS_SHOWN = 500

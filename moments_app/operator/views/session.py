@@ -26,7 +26,7 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views.base import (
+from sessions_app.admin.views import (
     DetailsTab,
     FirstTab,
     FormPage,

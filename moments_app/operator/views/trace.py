@@ -30,7 +30,7 @@ from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.recall.query import recall_request_for
-from sessions_app.admin.views.base import may_see, number_in
+from sessions_app.admin.views import may_see, number_in
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text

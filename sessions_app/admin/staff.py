@@ -17,7 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.links import list_url, page_url
-from sessions_app.admin.views.base import OperatorPage, RowAction
+from sessions_app.admin.views import OperatorPage, RowAction
 from sessions_app.models import Application
 from sessions_app.refusals import Refusal
 from sessions_app.security import staff
