@@ -1,7 +1,7 @@
 """The web process: an event loop for long-lived connections, and a few threads for everything else.
 
-Django serves ordinary requests in one of `WEB_THREADS` threads; `serving/front.py` assigns them. Streams hold no
-thread: the MCP server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See
+Django serves ordinary requests in one of `WEB_THREADS` threads; `serving/request_limits.py` assigns them. Streams
+hold no thread: the MCP server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See
 docs/decisions/0006-event-loop.md.
 """
 
@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from memoryproject import telemetry
 from memoryproject.database.probe import NoAnswer
 from memoryproject.serving.fair_shares import Refused
-from memoryproject.serving.front import (
+from memoryproject.serving.request_limits import (
     Bridge,
     Gone,
     answer_json,
@@ -52,8 +52,8 @@ from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.errors import refused as refused_chat
 from moments_app.interfaces.chat.write_ahead import keep_replaying
-from moments_app.interfaces.door import counted
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
+from moments_app.interfaces.request_guard import counted
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
 from sessions_app.database.statement_timeouts import Deadline, until

@@ -97,7 +97,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
-    "sessions_app.admin.reading.ReadingMiddleware",
+    "sessions_app.admin.access_log.ReadingMiddleware",
     "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
@@ -112,7 +112,7 @@ MIDDLEWARE_OF_PAGES = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
-    "sessions_app.admin.reading.ReadingMiddleware",
+    "sessions_app.admin.access_log.ReadingMiddleware",
     "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 

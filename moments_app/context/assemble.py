@@ -16,10 +16,10 @@ from django.conf import settings
 from django.utils import timezone
 
 from moments_app.context import receipts
+from moments_app.context.budget import FilledBudget, Trimmed, fill_budget
 from moments_app.context.input import KEPT_LAYERS, ContextInput, read_input
 from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.context.layers import ALWAYS, LAYERS, default_layers
-from moments_app.context.plan import FilledBudget, Trimmed, fill_budget
 from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt

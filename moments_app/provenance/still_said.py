@@ -8,7 +8,7 @@ from uuid import uuid4
 from django.utils.text import capfirst
 
 from moments_app.context.assemble import ContextRequest, Envelope, assembled
-from moments_app.context.plan import BudgetTooSmall
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.receipts import KeptContext
 from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, RetractedItem, Retraction
 from moments_app.provenance.repeated import Retracted, Sentences

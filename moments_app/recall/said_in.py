@@ -5,11 +5,11 @@ from datetime import datetime
 
 from django.db import connection
 
+from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import RecallRequest, Span, span_in
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.search import rank, recall, search
-from moments_app.recall.terms import QueryWords
-from moments_app.recall.words import query_words
+from moments_app.recall.term_weights import QueryWords
 from sessions_app.models import UserProfile
 
 MOST_SCANNED = 5_000  # newest turns of a span from which a sample is taken

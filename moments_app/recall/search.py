@@ -19,10 +19,10 @@ from django.db import connection
 
 from moments_app.engines.words import is_assistants, speaker_of, words_of
 from moments_app.models.known_person import SELF
+from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import KINDS, RecallRequest
 from moments_app.recall.results import Key, Place, Result, TurnSpan, read_found
-from moments_app.recall.terms import Lookup, QueryWords
-from moments_app.recall.words import query_words
+from moments_app.recall.term_weights import Lookup, QueryWords
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 

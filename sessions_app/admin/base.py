@@ -24,9 +24,9 @@ from unfold.paginator import InfinitePaginator
 from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from sessions_app.admin.access_log import note_reading, people_of
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.links import link_column
-from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.admin.views import FormPage, OperatorView, RowView
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.lexemes import QUERY_MAX_CHARS

@@ -17,8 +17,8 @@ from django.shortcuts import get_object_or_404, render
 from django.template.response import TemplateResponse
 from django.views.generic import View
 
+from sessions_app.admin.access_log import note_reading, people_of
 from sessions_app.admin.links import page_url
-from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.models import Message, Session
 from sessions_app.refusals import Refusal
 

@@ -21,7 +21,7 @@ from moments_app.interfaces.chat.request import ChatRequest, ChatSession, authen
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
 from moments_app.interfaces.chat.write_ahead import WriteAhead, catch_up, keep_replaying
-from moments_app.interfaces.door import refuse_strangers
+from moments_app.interfaces.request_guard import refuse_strangers
 from sessions_app.daily_limits import call_under_way
 from sessions_app.models import ApiKey
 from sessions_app.refusals import Refusal

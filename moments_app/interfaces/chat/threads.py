@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from memoryproject.serving.fair_shares import caller, in_thread_of_caller
-from memoryproject.serving.front import SPARE, ThreadsOfLoops
+from memoryproject.serving.request_limits import SPARE, ThreadsOfLoops
 from sessions_app.database.statement_timeouts import Kind, serving
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from django.db import close_old_connections
 from rest_framework.exceptions import NotFound, PermissionDenied
 
 from memoryproject.serving.fair_shares import caller
-from memoryproject.serving.front import ThreadsOfLoops
+from memoryproject.serving.request_limits import ThreadsOfLoops
 from memoryproject.settings import CONF
 from sessions_app.api.permissions import gone_is_not_found
 from sessions_app.database.statement_timeouts import Kind, serving

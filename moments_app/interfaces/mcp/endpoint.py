@@ -16,11 +16,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memoryproject.database.probe import PULSE
-from memoryproject.serving.front import SPARE
+from memoryproject.serving.request_limits import SPARE
 from memoryproject.settings import CONF
-from moments_app.interfaces.door import refuse_strangers
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
 from moments_app.interfaces.mcp.server import server
+from moments_app.interfaces.request_guard import refuse_strangers
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.permissions import key_of, user_id_of
 from sessions_app.models.session import DEFAULT_AGENT

@@ -24,9 +24,9 @@ from moments_app.models.moment import CHAIN_ORDER, WRITTEN, MomentQuerySet
 from moments_app.moments.delete import delete_moment
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.transcript import entries
+from sessions_app.admin.access_log import people_of
 from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by
 from sessions_app.admin.links import CHIPS, link_column, list_url, titled
-from sessions_app.admin.reading import people_of
 from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
 from sessions_app.models import Message, UserProfile
 

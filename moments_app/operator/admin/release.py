@@ -32,10 +32,10 @@ from moments_app.streams.release import (
     said_the_same,
     source_turns,
 )
+from sessions_app.admin.access_log import people_of
 from sessions_app.admin.actors import actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.links import change_url, page_url
-from sessions_app.admin.reading import people_of
 from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, asks_first, first_of, may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile

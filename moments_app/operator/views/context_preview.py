@@ -9,8 +9,8 @@ from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
 from moments_app.context.assemble import PLANS, ContextRequest, Envelope, kept_context, kept_lines, preview
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import ALWAYS
-from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.context import context_data
 from moments_app.operator.addresses import Pages

@@ -14,8 +14,8 @@ from django.utils.text import capfirst
 from moments_app.models import MemoryAtom, Moment
 from moments_app.turns.rewording import sentences_of
 from sessions_app import lexemes
+from sessions_app.admin.access_log import people_of
 from sessions_app.admin.links import change_url, list_url, marked, turn_url
-from sessions_app.admin.reading import people_of
 from sessions_app.admin.views import OperatorPage, may_see
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.search import MOST_SESSIONS, Mention

@@ -15,8 +15,8 @@ from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import ContextRequest, kept_context, preview
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import LAYERS, default_layers
-from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.receipts import KeptContext, KeptLine
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import EngineError
