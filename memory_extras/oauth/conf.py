@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings as django_settings
-from pydantic import Field
+from pydantic import Field, SecretStr, model_validator
 
 from memoryproject.admin_menu import Entry, add_tab
 from memoryproject.conf import Group
@@ -33,7 +33,7 @@ DAYS_MOST = 365  # maximum duration of a grant
 
 
 class OAuthSettings(Group):
-    """Settings of assistants that request access from operators."""
+    """Settings of assistants that request access, and of the OpenID provider where end users log in to grant it."""
 
     site: str = Field(
         "",
@@ -46,6 +46,36 @@ class OAuthSettings(Group):
         description="Let any assistant register itself. If `false`, an administrator registers each assistant with "
         "`manage.py register_assistant`.",
     )
+    openid_issuer: str = Field(
+        "",
+        pattern=r"^(https://[^?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?(/[^?#\s]*)?)?$",
+        description="Issuer URL of your OpenID provider, such as `https://login.example.com`. If set, end users can "
+        "log in there and grant assistants access to their own memory. Needs `OAUTH__SITE`.",
+    )
+    openid_client_id: str = Field("", description="Client id of the platform at the OpenID provider.")
+    openid_client_secret: SecretStr = Field(
+        SecretStr(""), description="Client secret of the platform at the OpenID provider."
+    )
+    openid_user_claim: str = Field(
+        "sub",
+        min_length=1,
+        description="Claim of the ID token that contains the end user's `user_id`. If it is `email`, the token must "
+        "also contain `email_verified: true`.",
+    )
+    openid_application: str = Field(
+        "", description="Name of the application that the end users belong to. If unset, the first application is used."
+    )
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "OAuthSettings":
+        client = bool(self.openid_client_id), bool(self.openid_client_secret.get_secret_value())
+        if self.openid_issuer and not all(client):
+            raise ValueError("OAUTH__OPENID_ISSUER needs OAUTH__OPENID_CLIENT_ID and OAUTH__OPENID_CLIENT_SECRET")
+        if self.openid_issuer and not self.site:
+            raise ValueError("OAUTH__OPENID_ISSUER needs OAUTH__SITE")
+        if not self.openid_issuer and (any(client) or self.openid_application):
+            raise ValueError("other OpenID settings are set, but OAUTH__OPENID_ISSUER is missing")
+        return self
 
 
 class Settings(Group):
