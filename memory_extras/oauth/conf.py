@@ -49,21 +49,18 @@ class OAuthSettings(Group):
     openid_issuer: str = Field(
         "",
         pattern=r"^(https://[^?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?(/[^?#\s]*)?)?$",
-        description="Issuer URL of your OpenID provider, such as `https://login.example.com`. If set, end users can "
-        "log in there and grant assistants access to their own memory. Needs `OAUTH__SITE`.",
+        description="Issuer URL of the OpenID provider where end users log in to grant assistants access to their own "
+        "memory. If unset, only operators grant access.",
     )
-    openid_client_id: str = Field("", description="Client id of the platform at the OpenID provider.")
-    openid_client_secret: SecretStr = Field(
-        SecretStr(""), description="Client secret of the platform at the OpenID provider."
-    )
+    openid_client_id: str = Field("", description="Client id at the OpenID provider.")
+    openid_client_secret: SecretStr = Field(SecretStr(""), description="Client secret at the OpenID provider.")
     openid_user_claim: str = Field(
         "sub",
         min_length=1,
-        description="Claim of the ID token that contains the end user's `user_id`. If it is `email`, the token must "
-        "also contain `email_verified: true`.",
+        description="Claim of the ID token that contains the end user's `user_id`.",
     )
     openid_application: str = Field(
-        "", description="Name of the application that the end users belong to. If unset, the first application is used."
+        "", description="Application that the end users belong to. If unset, the first application is used."
     )
 
     @model_validator(mode="after")

@@ -186,8 +186,13 @@ class ConsentPage(View):
 
     def _back(self, address: str, client: str, *, is_granted: bool = False) -> HttpResponse:
         """Show a page that redirects to the assistant. The form itself may only redirect within this site."""
-        told = {"client": client, "is_granted": is_granted, "goes_to": _place(address)}
-        shown = self.page(back=address, may_redirect=self.may_redirect, **told)
+        shown = self.page(
+            back=address,
+            may_redirect=self.may_redirect,
+            client=client,
+            is_granted=is_granted,
+            goes_to=_place(address),
+        )
         shown["Cache-Control"], shown["Referrer-Policy"] = "no-store", "no-referrer"
         return shown
 

@@ -90,10 +90,13 @@ class EndUserPage(ConsentPage):
         return self.user_id is not None  # otherwise, anybody could use this site to redirect people elsewhere
 
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
-        shown = {"title": "Authorize an assistant", "query": self.request.GET.urlencode()}
-        shown |= {"user_id": self.user_id, "is_new": self.is_new}
-        site = admin.site.each_context(self.request)
-        return render(self.request, "oauth/end_user.html", site | shown | more, status=status)
+        shown = admin.site.each_context(self.request) | {
+            "title": "Authorize an assistant",
+            "query": self.request.GET.urlencode(),
+            "user_id": self.user_id,
+            "is_new": self.is_new,
+        }
+        return render(self.request, "oauth/end_user.html", shown | more, status=status)
 
     def failed(self, text: str, *, query: str = "", status: int = 400) -> HttpResponse:
         """Show why a login failed, with a link to log in again.
@@ -152,7 +155,7 @@ class Login(EndUserPage):
         try:
             started = openid.start(prompt="login" if self.request.GET.get("prompt") == "login" else "")
         except openid.LoginFailed as error:
-            return self.failed(str(error), query=query, status=503)
+            return self.failed(str(error), query=query, status=error.status)
         answer = HttpResponseRedirect(started.url)
         _write(answer, STARTED, started.secrets | {"query": query})
         return answer
@@ -173,17 +176,17 @@ class Callback(EndUserPage):
         try:
             answer = self._ended(given, started)
         except openid.LoginFailed as error:
-            is_down = isinstance(error, openid.ProviderUnavailable)
-            answer = self.failed(str(error), query=started["query"], status=503 if is_down else 400)
+            answer = self.failed(str(error), query=started["query"], status=error.status)
         _drop(answer, STARTED)
         return answer
 
     def _ended(self, given: QueryDict, started: dict[str, str]) -> HttpResponse:
-        if "code" not in given:
-            raise openid.LoginFailed("You did not log in.")
+        code = given.get("code", "")
+        if not code:
+            raise openid.LoginCancelled("You did not log in.")
         if given.get("iss", current().openid_issuer) != current().openid_issuer:
             raise openid.LoginFailed("Your login could not be verified. Try again.")
-        user_id = openid.user_id_of(given["code"], started)
+        user_id = openid.user_id_of(code, started)
         answer = _to_request(started["query"])
         _write(answer, FINISHED, user_id)
         return answer

@@ -29,7 +29,7 @@ AT_ONCE = 2  # logins of a web process that wait for the provider; others need i
 BUSY_SECONDS = 2  # maximum wait for one of these places
 CACHE_SECONDS = 3_600  # for the discovery document. Unknown signing keys are fetched immediately
 LEEWAY = 60  # seconds by which the provider's clock may differ
-# Only signatures with a public key. `none` is not a signature, and HS256 would accept the client secret as a key.
+# Only signatures with a public key, whatever else the discovery document lists.
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 METHODS = ["client_secret_basic", "client_secret_post"]  # in order of preference
 ENDPOINTS = ["authorization_endpoint", "token_endpoint", "jwks_uri"]
@@ -40,11 +40,25 @@ _executor = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="openid")
 
 
 class LoginFailed(Exception):
-    """A failed login. The message is for the end user."""
+    """A failed login. The message is for the end user.
+
+    Attributes:
+        status: The status of the page.
+    """
+
+    status = 400
+
+
+class LoginCancelled(LoginFailed):
+    """The end user did not log in at the provider."""
+
+    status = 200
 
 
 class ProviderUnavailable(LoginFailed):
     """The provider did not respond, or not correctly."""
+
+    status = 503
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -185,7 +186,7 @@ def test_row_9_a_callback_works_only_once_in_the_browser_that_started_the_login(
         assert answer.status_code == 400 and "another browser" in answer.content.decode()
         assert not is_logged_in(browser, assistant), "Otherwise, people could be logged in as mallory."
     assert mine.get(CALLBACK, query_params=back).status_code == 302, "Other sites can't interrupt the login."
-    assert mine.get(CALLBACK, query_params=back).status_code == 400
+    assert "another browser" in mine.get(CALLBACK, query_params=back).content.decode()
     mine.cookies["oauth_started"] = cookie
     replayed = mine.get(CALLBACK, query_params=back)
     assert replayed.status_code == 400 and NOT_VERIFIED in replayed.content.decode()
@@ -356,7 +357,7 @@ def test_row_20_a_provider_that_fails_loses_nothing(
     for path in ("/.well-known/openid-configuration", "/token", "/keys"):
         for name, failure in failures.items():
             openid._clients.clear()
-            provider.before = lambda asked, path=path, failure=failure: failure() if asked == path else None
+            provider.before = partial(_failing, path, failure)
             browser = Browser()
             answer = start(browser, assistant)
             if answer.status_code == 302:
@@ -371,12 +372,16 @@ def test_row_20_a_provider_that_fails_loses_nothing(
     assert "/elsewhere" not in provider.requests
 
 
+def _failing(path: str, failure: Callable[[], Any], asked: str) -> Any:
+    return failure() if asked == path else None
+
+
 def test_a_login_that_is_cancelled_at_the_provider_can_be_repeated(
     provider: OpenIDProvider, assistant: Assistant
 ) -> None:
     browser = Browser()
     answer = log_in(browser, assistant, "")
-    assert answer.status_code == 400 and "You did not log in." in answer.content.decode()
+    assert answer.status_code == 200 and "You did not log in." in answer.content.decode()
     assert f"{LOGIN}?" in answer.content.decode() and not is_logged_in(browser, assistant)
 
 
@@ -384,6 +389,7 @@ def test_a_login_that_is_cancelled_at_the_provider_can_be_repeated(
 def test_row_29_a_slow_provider_occupies_few_threads_for_a_limited_time(
     provider: OpenIDProvider, assistant: Assistant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(openid, "SECONDS", 600)  # as if each part of a response arrived in time
     monkeypatch.setattr(openid, "TOTAL_SECONDS", 1)
     monkeypatch.setattr(openid, "BUSY_SECONDS", 0)
     go_on = threading.Event()
@@ -417,7 +423,7 @@ def test_row_20_a_discovery_document_must_be_the_issuers_and_use_https(
     provider: OpenIDProvider, assistant: Assistant, metadata: dict[str, Any]
 ) -> None:
     provider.metadata = metadata
-    assert start(Browser(), assistant).status_code == 503
+    assert "could not be verified" in start(Browser(), assistant).content.decode()
 
 
 def test_the_discovery_document_is_cached_and_new_signing_keys_are_fetched(
