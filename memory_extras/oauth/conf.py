@@ -94,8 +94,8 @@ def extend(settings: dict[str, Any]) -> None:
     apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # it registers its admin pages first
     settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
-    # It logs each clean-up, and parts of requests.
-    settings["LOGGING"]["loggers"]["oauth2_provider"] = {"level": "WARNING"}
+    # They log each clean-up, parts of requests, and the secrets of logins.
+    settings["LOGGING"]["loggers"] |= {name: {"level": "WARNING"} for name in ("oauth2_provider", "authlib")}
     add_tab("oauth.assistant", Entry("assistant", "assistants", "smart_toy"), beside="sessions_app.apikey")
 
 

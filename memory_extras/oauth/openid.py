@@ -61,6 +61,10 @@ class ProviderUnavailable(LoginFailed):
     status = 503
 
 
+class NotUsable(Exception):
+    """The provider's discovery document can't be used. The message is for the log."""
+
+
 @dataclass(frozen=True)
 class Started:
     """A login that was started at the provider.
@@ -143,7 +147,11 @@ def _client() -> Any:
 
 
 def _discovered(group: OAuthSettings) -> Any:
-    """Read the provider's discovery document, and return a client."""
+    """Read the provider's discovery document, and return a client.
+
+    Raises:
+        NotUsable: The document is about another issuer, or the provider can't be used.
+    """
     from authlib.integrations.django_client import DjangoOAuth2App
     from authlib.integrations.requests_client import OAuth2Session
 
@@ -154,14 +162,17 @@ def _discovered(group: OAuthSettings) -> Any:
         answer.raise_for_status()
         found = answer.json()
     if found["issuer"] != group.openid_issuer:
-        raise ValueError("the discovery document is about another issuer")
+        raise NotUsable("the discovery document is about another issuer")
     if not all(_is_safe(found[name]) for name in ENDPOINTS):
-        raise ValueError("an endpoint doesn't use HTTPS")
-    supported = found.get("token_endpoint_auth_methods_supported", METHODS)
+        raise NotUsable("an endpoint doesn't use HTTPS")
+    offered = found.get("token_endpoint_auth_methods_supported", METHODS)
+    method = next((known for known in METHODS if known in offered), None)
+    if method is None:
+        raise NotUsable(f"the provider supports none of {', '.join(METHODS)}")
     own = {
         "scope": "openid" if group.openid_user_claim == "sub" else "openid profile email",
         "code_challenge_method": "S256",
-        "token_endpoint_auth_method": next(method for method in METHODS if method in supported),
+        "token_endpoint_auth_method": method,
     }
     return DjangoOAuth2App(
         None,
@@ -195,8 +206,12 @@ def _called(call: Callable[[], Result]) -> Result:
     except OSError as error:  # also a timeout
         logger.warning("the OpenID provider is not available", error=type(error).__name__)
         raise ProviderUnavailable("The login service of your organization doesn't respond. Try again.") from None
+    except NotUsable as error:
+        logger.error("the OpenID provider can't be used", why=str(error))
+        raise ProviderUnavailable("Nobody can log in at the moment. Ask your administrator for help.") from None
     except Exception as error:  # of Authlib, joserfc, and those that a malformed response causes
-        logger.warning("a login at the OpenID provider failed", error=type(error).__name__)
+        code = getattr(error, "error", "")  # such as invalid_client
+        logger.warning("a login at the OpenID provider failed", error=type(error).__name__, code=code)
         raise LoginFailed("Your login could not be verified. Try again.") from None
 
 
