@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import flask
 import httpx2
@@ -132,6 +132,14 @@ def test_the_operators_page_works_beside_the_login_of_end_users(
     form = {"user_id": "ada", "scope": ["read"], "days": 30, "allow": ""}
     assert back_from(root.post(OPERATORS, form, query_params=asked(assistant)))["code"]
     assert Consent.objects.get().granted_by == "operator:root"
+
+
+def test_a_request_that_does_not_fit_into_a_cookie_is_rejected(provider: OpenIDProvider, assistant: Assistant) -> None:
+    browser, room = Browser(), end_user.QUERY_MOST - len(urlencode(asked(assistant, state="")))
+    fits = start(browser, assistant, state="s" * room)
+    assert fits.status_code == 302 and len(fits.cookies["oauth_started"].OutputString()) < 4_000
+    longer = start(browser, assistant, state="s" * (room + 1))
+    assert longer.status_code == 400 and "too long" in longer.content.decode()
 
 
 def test_without_a_provider_requests_go_to_the_operators_page(assistant: Assistant, settings: Settings) -> None:
