@@ -4,9 +4,10 @@ The pages use no login session, so an end user never becomes an operator. Two si
 receive, contain a started login and a finished one. The finished login ends after `LOGIN_SECONDS`, or with a decision.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import structlog
 from django.contrib import admin
 from django.core import signing
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, QueryDict
@@ -23,8 +24,9 @@ from memory_extras.oauth.consent import Asked, ConsentPage, GrantForm
 from memory_extras.oauth.models import Consent
 from memory_extras.oauth.views import of_the_site
 from sessions_app.models import Application, Event, UserProfile
-from sessions_app.models.application import DEFAULT
-from sessions_app.refusals import Refusal
+from sessions_app.models.application import DEFAULT, UnknownApplication
+
+logger = structlog.get_logger(__name__)
 
 STARTED, FINISHED = "oauth_started", "oauth_login"  # cookies
 LOGIN_SECONDS = 600
@@ -89,6 +91,13 @@ class EndUserPage(ConsentPage):
     def may_redirect(self) -> bool:
         return self.user_id is not None  # otherwise, anybody could use this site to redirect people elsewhere
 
+    def answered(self, answer: Callable[[Asked], HttpResponse]) -> HttpResponse:
+        """Respond to a request. If the settings name an unknown application, say so."""
+        try:
+            return super().answered(answer)
+        except UnknownApplication as error:
+            return self.failed(str(error), status=503)
+
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
         shown = admin.site.each_context(self.request) | {
             "title": "Authorize an assistant",
@@ -124,10 +133,7 @@ class OwnConsent(EndUserPage):
 
     def shown(self, asked: Asked, form: GrantForm | None = None) -> HttpResponse:
         """Show the request: with the form if the end user is logged in, otherwise with a link to log in."""
-        try:
-            application = _application()
-        except Refusal as error:
-            return self.failed(str(error), status=503)
+        application = _application()
         known = UserProfile.objects.named(self.user_id, application.pk) if self.user_id else None
         self.is_new = known is None
         return super().shown(asked, form)
@@ -183,6 +189,7 @@ class Callback(EndUserPage):
     def _ended(self, given: QueryDict, started: dict[str, str]) -> HttpResponse:
         code = given.get("code", "")
         if not code:
+            logger.warning("an end user came back without a login", code=given.get("error", ""))
             raise openid.LoginCancelled("You did not log in.")
         if given.get("iss", current().openid_issuer) != current().openid_issuer:
             raise openid.LoginFailed("Your login could not be verified. Try again.")
