@@ -13,7 +13,7 @@ from typing import IO
 
 import django
 
-gc.set_threshold(10_000)  # the default collects too often for starts and requests, which leave few cycles
+gc.set_threshold(10_000)  # the default collects too often: startup and requests create few reference cycles
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 
 from django.conf import settings
@@ -39,7 +39,7 @@ from memoryproject.settings import CONF
 telemetry.start("web")  # before anything is served
 django.setup(set_prefix=False)
 
-# Only now: they need Django to be set up.
+# Django must be set up before these imports.
 from memoryproject import urls  # noqa: F401 (all pages, before any request)
 from memoryproject.serving import schema_view
 from memoryproject.serving.anonymous_throttle import AnonymousThrottle
@@ -60,7 +60,7 @@ from sessions_app.database.statement_timeouts import Deadline, until
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 
-# Each takes about a second, which no request should have to wait.
+# Load these before the first request. Each takes about a second.
 lexemes.load()
 engines.load()
 schema_view.make()
@@ -76,7 +76,7 @@ _readiness = checks.Readiness()
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Pass a request to the handler of its path. At startup, start the background work of a web process."""
     if scope["type"] == "lifespan":
-        keep_replaying()  # rounds that are left in the spool
+        keep_replaying()  # replays the rounds that are left in the spool
         await _mcp(scope, receive, send)
         return
     with identified(scope, send) as send, measured(scope, send) as send:

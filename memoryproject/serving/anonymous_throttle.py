@@ -27,10 +27,10 @@ from sessions_app.process_cache import PROVEN
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-NETWORK_BITS = 64  # of an IPv6 address; a subscriber has all addresses with this prefix
+NETWORK_BITS = 64  # an IPv6 client has all addresses with the same prefix of this length
 AT_ONCE = 10  # seconds' worth of requests that may arrive at once
 ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
-PREFIXES = 100_000  # of the most recently used keys
+PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
 FRESH_SECONDS = 5.0  # how long the prefixes are cached
 PATIENCE = 0.5  # how long a request waits for them
 
@@ -49,7 +49,7 @@ def client_address(peer: str, forwarded: str) -> str:
 
 
 def address_range(address: str) -> str:
-    """Return the address range of one subscriber: an IPv4 address, or an IPv6 network."""
+    """Return the addresses that belong to one client: an IPv4 address, or an IPv6 network."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:  # a Unix socket has no address
@@ -77,7 +77,7 @@ class Buckets:
         return wait
 
     def give_back(self, name: str) -> None:
-        """Return the token of a request that proved to be authenticated."""
+        """Put back the token of a request that proved to be authenticated."""
         left, at = self._left.get(name, (0.0, time.monotonic()))
         self._left[name] = left + 1, at
 
@@ -120,11 +120,7 @@ class AnonymousThrottle:
 
     @asynccontextmanager
     async def admit(self, scope: "Scope") -> AsyncIterator[None]:
-        """Admit the sender of a request, for the duration of the block.
-
-        Raises:
-            Refused: The rate limit is exceeded.
-        """
+        """Admit a request for the duration of the block. Raise `Refused` if the rate limit is exceeded."""
         secret = secret_of(scope)
         if scope["path"].startswith(settings.STATIC_URL) or secret in PROVEN:
             yield
@@ -135,7 +131,7 @@ class AnonymousThrottle:
             self._buckets.give_back(name)
 
     async def _counted(self, scope: "Scope", secret: str) -> str:
-        """Return the name of the bucket that the request was counted in."""
+        """Count the request, and return the name of its bucket."""
         name = address_range(address_of(scope))
         if not (wait := self._buckets.take(name)):
             return name

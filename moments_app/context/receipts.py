@@ -75,10 +75,7 @@ class KeptContext:
 
     Args:
         query, format, plan, applied: from the request; `applied` is the budget.
-        tokens: the tokens of the context.
         is_degraded: whether memory was searched by words only.
-        layers: the layers, in order.
-        context: the rendered context.
     """
 
     query: str
@@ -106,7 +103,6 @@ class KeptContext:
         return _KEPT.validate_json(opened) if opened else None
 
     def refs(self) -> Iterable[str]:
-        """Return the addresses of its lines."""
         return (line.ref for layer in self.layers for line in layer.lines if line.ref)
 
 
@@ -118,7 +114,6 @@ class Served(NamedTuple):
 
     Args:
         receipt: the unsaved receipt.
-        context: the context itself.
         application: primary key of the person's application.
         transcript_tokens: tokens of the session's whole transcript.
     """
@@ -166,10 +161,7 @@ def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequ
     """Record a context as served, in the background.
 
     Args:
-        user: the person whose memory it is.
         context: the rendered context; blank if the layers are the answer.
-        layers: the layers of the context.
-        query: the message that the context was built for.
     """
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]

@@ -76,7 +76,7 @@ REMAKES = (MOMENTS, MEMORIES)
 
 
 def waiting_remakes(session: Session) -> dict[str, Any]:
-    """Return the params of jobs that still have something to rebuild, by process."""
+    """Return the params of the session's open jobs that may have something to rebuild, by process."""
     waiting = Job.objects.open().filter(session=session, process__in=[remake.process for remake in REMAKES])
     return {job.process: job.params for job in waiting}
 

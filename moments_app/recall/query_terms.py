@@ -131,7 +131,7 @@ SELECT stem, 0, 0, 1 FROM (
 ) turn, unnest(tsvector_to_array(search_vector)) stem
 """  # noqa: S608 (a number of our own)
 MOST_EDITS = 2
-LONG = 8  # letters of a word in which two edits are tolerated
+LONG = 8  # minimum letters of a word in which two edits are tolerated
 END = 3  # maximum letters of a piece at the start or the end of a word
 MIDDLE = 2  # letters of a piece in the middle
 COMPOUNDING = ("da", "de", "fi", "hu", "nl", "no", "sv")
@@ -140,7 +140,7 @@ REST = 3  # minimum letters of the rest of the compound
 
 
 def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
-    """Return the known words that unknown words among `terms` may stand for, with at most one statement.
+    """Return the known words that unknown words among `terms` may stand for. Runs at most one query.
 
     Args:
         vocabularies: the primary keys of the vocabularies that the person may search.
@@ -230,7 +230,6 @@ def _most_edits(stem: str) -> int:
 
 
 def tolerated_edits(word: str) -> int:
-    """Return the number of edits by which a mistyped word may differ from a known one."""
     return MOST_EDITS if len(word) >= LONG else 1
 
 

@@ -64,7 +64,7 @@ def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query:
     """Return the span that a query names, relative to the time of the request.
 
     Args:
-        words: the words of the request. Their span is what its text names relative to now.
+        words: the words of the request. Their span is relative to the current time.
     """
     is_read = request.as_of is None and query == request.text
     return words.span if is_read else span_in(query, request.now_of(user))
@@ -73,7 +73,7 @@ def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query:
 def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
     """Return results from a span: first those with the other words of the query, then moments, facts and turns.
 
-    A constant number of statements.
+    Runs a constant number of queries.
 
     Args:
         agent_id: the agent whose shards are searched.

@@ -41,7 +41,7 @@ def search_items(
     conditions: Sequence[Condition] = (),
     most: int,
 ) -> dict[int, float]:
-    """Return the primary keys of items with their scores, best first, with one statement.
+    """Return the primary keys of items with their scores, best first. Runs one query.
 
     Args:
         user: the user whose items are searched; None: the items that belong to no user.

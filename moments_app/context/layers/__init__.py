@@ -29,8 +29,8 @@ class Layer:
             providers' prompt caches match the beginning.
         tag: Its XML element. If two layers share an element, one follows the other.
         title: Its Markdown heading.
-        ceiling: Its maximum share of the budget. 0 if `plan` fills the layer by a rule of its own.
-        turn: Its place among the layers with a ceiling, which take room in turns.
+        ceiling: Its maximum share of the budget. 0 if `budget.py` fills the layer by a separate rule.
+        turn: Its place among the layers with a ceiling, which add items in turns.
         is_static: Whether its items stay the same until the stamp of the input changes.
         is_default: Whether a context includes it if the request lists no layers.
         items_then: Returns its items as they were at an earlier time. A context of that time leaves the layer out if
@@ -54,7 +54,6 @@ LAYERS: dict[str, Layer] = {}  # by name, in the order of a context
 
 
 def add_layer(layer: Layer) -> None:
-    """Add a layer to all contexts."""
     ordered = sorted([*LAYERS.values(), layer], key=lambda each: each.place)
     LAYERS.clear()
     LAYERS.update({each.name: each for each in ordered})
@@ -66,7 +65,7 @@ def default_layers() -> list[str]:
 
 
 def standing_layers() -> list[str]:
-    """Return the layers with a ceiling, in the order in which they take room."""
+    """Return the layers with a ceiling, in the order in which they add items."""
     limited = [layer for layer in LAYERS.values() if layer.ceiling]
     return [layer.name for layer in sorted(limited, key=lambda layer: layer.turn)]
 
@@ -81,11 +80,7 @@ PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24,
 
 
 def policy(source: ContextInput) -> Sequence[Item]:
-    """Explain to the model what memory is, and that it is data.
-
-    Returns:
-        The active prompt resource of the application or the global one; without either, `POLICY`.
-    """
+    """Return the active policy prompt of the application, or the global one. Without either, return `POLICY`."""
     try:
         version = PromptResource.objects.version_in_force(POLICY_URI, source.user.application_id)
     except PromptResource.DoesNotExist:
@@ -102,7 +97,6 @@ def now(source: ContextInput) -> Sequence[Item]:
 
 
 def query(source: ContextInput) -> Sequence[Item]:
-    """Return the current message unchanged."""
     return [Item(source.query, role="user")] if source.query else []
 
 

@@ -113,7 +113,6 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
     creates_person = ("create",)
 
     def get_queryset(self) -> EntityQuerySet:
-        """Return the person's entities."""
         rows: EntityQuerySet = super().get_queryset()
         return rows.defer("search_vector") if self.action == "list" else rows
 
@@ -144,7 +143,6 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
     answers = {"create": {201: LinkAnswer, 200: LinkAnswer}}
 
     def get_queryset(self) -> QuerySet[EntityLink]:
-        """Return the links of this person's entity."""
         entity = self.entity(self.kwargs["entity_id"])
         links = EntityLink.objects.filter(Q(from_entity=entity) | Q(to_entity=entity), user=self.person)
         return links.select_related("from_entity", "to_entity").order_by("id")
@@ -162,11 +160,10 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def entity(self, entity_id: uuid.UUID) -> Entity:
-        """Return this person's entity."""
         return one_or_404(Entity.objects.for_user(self.person), entity_id=entity_id)
 
     def _ends(self, entity_id: uuid.UUID) -> dict[str, Any]:
-        """Return the link that a valid request names, as the fields of its row."""
+        """Return the link's columns."""
         to, relation = self.validated_data["to"], self.validated_data["relation"]
         if entity_id == to:
             raise ValidationError({"to": "to_entity must be another entity."}, CONTRADICTORY)

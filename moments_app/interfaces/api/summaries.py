@@ -70,7 +70,6 @@ class SummaryViewSet(ListModelMixin, PersonViewSet[Summary]):
     serializer_class = SummaryRow
 
     def get_queryset(self) -> SummaryQuerySet:
-        """Return the versions of this person's session."""
         session = session_or_404(self.person, self.kwargs["session_id"])
         return Summary.objects.for_session(session).newest_first().select_related("base").with_source_sequences()
 

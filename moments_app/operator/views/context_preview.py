@@ -25,8 +25,6 @@ from sessions_app.transcript.load import turn_kinds
 
 
 class PreviewForm(forms.Form):
-    """The parameters of a context request."""
-
     query = forms.CharField(max_length=QUERY_MAX_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 2}))
     max_tokens = forms.IntegerField(min_value=1, required=False)
     format = forms.ChoiceField(choices=[(name, name) for name in FORMATS], required=False)

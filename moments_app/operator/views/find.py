@@ -20,7 +20,7 @@ from sessions_app.admin.views import OperatorPage, may_see
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.search import MOST_SESSIONS, Mention
 
-SHOWN = 8  # of each kind; its list has more
+SHOWN = 8  # hits of each kind; the list of the kind has all
 EXCERPT = 280  # characters
 QUERY_MAX = 200  # characters
 
@@ -72,7 +72,7 @@ class Find(OperatorPage):
         return {"asked": asked, "groups": self.groups, "query_max": QUERY_MAX}
 
     def people(self) -> Collection[int]:
-        """Return the people whom the hits are about."""
+        """Return the primary keys of the people whom the hits are about."""
         return {person for group in self.groups for hit in group.hits for person in people_of(hit.row)}
 
     def _group(self, model: type[Model], asked: str, words: Sequence[lexemes.QueryWord]) -> Group:
@@ -145,7 +145,7 @@ _SAYS: dict[type[Model], Callable[[HttpRequest, Any, Sequence[lexemes.QueryWord]
 # nuts".
 
 Words = Sequence[lexemes.QueryWord]
-Statement = AbstractSet[str] | None  # the stems of its words, without the query's; None if the text is archived
+Statement = AbstractSet[str] | None  # the stems of a turn's words without the query's; None if the text is archived
 
 
 def with_similar(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
@@ -190,7 +190,6 @@ def _statements(turns: Mapping[Session, Mention], words: Words) -> Iterator[tupl
 
 
 def _is_similar(later: Statement, source: Statement) -> bool:
-    """Return whether a statement has all words of a source."""
     if later is None or source is None:
         return False
     return later >= source if source else not later
