@@ -1,4 +1,4 @@
-"""What the API key of a request may do: the person that it acts for, and its scope."""
+"""Permissions of a request's API key: the people that it may act for, and its scope."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,18 +30,17 @@ class PersonQuery(StrictSerializer):
 
 
 def key_of(request: Request) -> ApiKey:
-    """Return the key of an authenticated request."""
     assert isinstance(request.auth, ApiKey)
     return request.auth
 
 
 def user_id_of(request: Request, named: str | None, *, create: bool = False, is_needed: bool = True) -> str | None:
-    """Return the `user_id` that a request acts for. None if its key may not see the named person.
+    """Return the `user_id` that a request acts for. None if its key may not act for the named person.
 
     Args:
         request: An authenticated request. Its key limits the people it may act for.
         named: The `user_id` in the request, or None.
-        create: Whether the call creates the person if they don't exist.
+        create: Whether the call creates a missing person.
         is_needed: Whether a service key must name a person.
 
     Raises:
@@ -61,11 +60,7 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
 
 @contextmanager
 def gone_is_not_found() -> Iterator[None]:
-    """Turn a reference to a row that was deleted in the meantime into a 404.
-
-    Raises:
-        NotFound: The row was deleted.
-    """
+    """Raise NotFound if a written row refers to a row that was deleted in the meantime."""
     try:
         yield
     except IntegrityError as error:
@@ -85,14 +80,11 @@ class HasScope(BasePermission):
         return key_of(request).allows(needed)
 
     def scope_of(self, request: Request, view: Any) -> str:
-        """Return the scope that the call needs."""
         scopes, method = getattr(view, "scopes", {}), request.method or ""
         return scopes.get(getattr(view, "action", method)) or DEFAULT_SCOPES.get(method, "admin")
 
 
 class HasAdminScope(HasScope):
-    """Requires the scope `admin` for every action."""
-
     def scope_of(self, request: Request, view: Any) -> str:
         return "admin"
 
@@ -107,11 +99,7 @@ class IsOfService(BasePermission):
 
 
 def require_scope(request: Request, scope: str) -> None:
-    """Check the scope if a call needs a higher one than its method.
-
-    Raises:
-        PermissionDenied: The key lacks the scope.
-    """
+    """Raise PermissionDenied if the key lacks a scope that is higher than that of the method."""
     if not key_of(request).allows(scope):
         raise PermissionDenied(_needs(scope))
 

@@ -15,7 +15,7 @@ MOST_KEYS = 10_000
 
 
 class _RecentCalls(BaseCache):
-    """The times of keys' recent calls. DRF's throttle stores them in a Django cache, which would pickle them."""
+    """Stores the times of keys' recent calls for DRF's throttle. Django's own cache would pickle them."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -46,11 +46,7 @@ class DailyLimits(BaseThrottle):
     """Counts a call for its key, and rejects it if a daily limit is reached."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        """Count the call.
-
-        Raises:
-            LimitReached: The call exceeds the limit.
-        """
+        """Count the call. Raise LimitReached if it exceeds a limit."""
         if request.auth:
             call_under_way().begin(key_of(request))
         return True

@@ -1,8 +1,8 @@
-"""Importing conversations: the registry of file formats, and the reader of our own format.
+"""Importing conversations: the registry of file formats.
 
-A reader yields each message in a file with its session, and each fact that has no message (`Statement`). For a record
-that it can't import, it yields the reason. It writes nothing. To add a format, write a module with `LOOKED_FOR`,
-`recognizes` and `read`, and register it in the `ready` method of an app.
+The reader of a format yields the messages in a file with their sessions (`Record`), facts without a message
+(`Statement`), and records that it can't import (`Rejected`). It writes nothing. To add a format, write a module with
+`LOOKED_FOR`, `recognizes` and `read`, and register it in the `ready` method of an app.
 """
 
 from collections.abc import Iterator
@@ -26,16 +26,11 @@ FORMATS: dict[str, Format] = {"jsonl": jsonl}  # in the order in which they are 
 
 
 def register_format(name: str, reader: Format) -> None:
-    """Register another format for `import_sessions`."""
     FORMATS[name] = reader
 
 
 def recognize(source: Source) -> Format:
-    """Return the format of a file, recognized by its start.
-
-    Raises:
-        Unreadable: No format recognizes the file.
-    """
+    """Return the format that recognizes the start of a file. Raise Unreadable if none does."""
     for known in FORMATS.values():
         if known.recognizes(source):
             return known
