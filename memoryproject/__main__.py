@@ -26,9 +26,13 @@ def main() -> None:
     except ProgrammingError as error:
         from psycopg.errors import UndefinedColumn, UndefinedTable
 
-        from memoryproject.database.verification import misfit
+        from memoryproject.database.verification import schema_mismatch
 
-        if not migrates and isinstance(error.__cause__, UndefinedTable | UndefinedColumn) and (reason := misfit()):
+        if (
+            not migrates
+            and isinstance(error.__cause__, UndefinedTable | UndefinedColumn)
+            and (reason := schema_mismatch())
+        ):
             sys.exit(reason)
         raise
 

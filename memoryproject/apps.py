@@ -32,7 +32,7 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject.database.verification import refuse_newer
         from memoryproject.logins import begin, log_lock, register_groups
         from memoryproject.schedules import register_schedules
-        from sessions_app.database.database_roles import let_roles_work
+        from sessions_app.database.database_roles import grant_privileges
         from sessions_app.database.definer_functions import close_gaps
 
         user_locked_out.connect(log_lock)
@@ -41,7 +41,7 @@ class MemoryProjectConfig(AppConfig):
         pre_migrate.connect(refuse_newer, sender=apps.get_app_config("auth"))  # runs before any change
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
-        post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
+        post_migrate.connect(grant_privileges, sender=apps.get_app_config("moments_app"))  # after the last migration
         post_migrate.connect(close_gaps, sender=apps.get_app_config("moments_app"))
         post_migrate.connect(finish_upgrade, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)

@@ -14,7 +14,7 @@ import httptools  # noqa: F401 (the workers share it)
 import structlog
 import uvloop  # noqa: F401 (likewise)
 
-from memoryproject.process_tree import call_itself, die_with
+from memoryproject.process_tree import die_with, set_process_name
 from memoryproject.serving import figures_folder
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
@@ -76,7 +76,7 @@ def make_figures_folder() -> None:
 def post_fork(_server: Any, worker: Any) -> None:
     """Make a worker die with its master, so that none keeps serving with old settings."""
     die_with(worker.ppid)
-    call_itself(f"Web worker {worker.age}")
+    set_process_name(f"Web worker {worker.age}")
 
 
 def post_worker_init(worker: Any) -> None:
@@ -92,11 +92,11 @@ def post_worker_init(worker: Any) -> None:
     from django.db import connection
     from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
 
-    from memoryproject.database.timeouts import Away, database
+    from memoryproject.database.timeouts import DatabaseUnavailable, database
     from memoryproject.database.verification import refuse_newer
 
     try:
-        with suppress(Away), database():
+        with suppress(DatabaseUnavailable), database():
             refuse_newer()
     except CommandError as error:
         raise AppImportError(str(error)) from None

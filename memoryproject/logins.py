@@ -34,10 +34,10 @@ from memoryproject.serving import anonymous_throttle
 from sessions_app.api.errors import unavailable
 from sessions_app.clock import TOLERANCE
 from sessions_app.database.statement_timeouts import Unavailable
-from sessions_app.limited_operators import is_limited, operating_in
+from sessions_app.limited_operators import acting_as_limited_operator, is_limited
 from sessions_app.models import Event, LoginLimit
 from sessions_app.people.provenance import declared
-from sessions_app.process_cache import PROVEN
+from sessions_app.process_cache import VERIFIED
 from sessions_app.security import second_factor
 
 ADMIN = "/admin/"
@@ -68,7 +68,7 @@ class ProvenLoginMiddleware(MiddlewareMixin):
 
     def _note(self, request: HttpRequest, login: str) -> None:
         if login:
-            (PROVEN.add if request.user.is_authenticated else PROVEN.drop)(login)
+            (VERIFIED.add if request.user.is_authenticated else VERIFIED.drop)(login)
 
 
 def log_lock(*, ip_address: str, **_: Any) -> None:
@@ -173,7 +173,7 @@ class LimitedOperatorMiddleware(MiddlewareMixin):
         if match.url_name not in OWN:  # these pages change the login itself, not the copy
             request.user = _limited(login)
         try:
-            with operating_in(login.pk, applications):
+            with acting_as_limited_operator(login.pk, applications):
                 return _rendered(view(request, *args, **kwargs))
         except ProgrammingError as error:
             if isinstance(error.__cause__, InsufficientPrivilege):

@@ -159,7 +159,7 @@ def signals_as_bytes() -> Iterator[int]:
         os.close(writing)
 
 
-def call_itself(name: str) -> None:
+def set_process_name(name: str) -> None:
     """Set the name of this process in process lists. The kernel stores 15 characters."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
@@ -248,7 +248,7 @@ def _run(function: Callable[[], None], parent: int, dies_by: int = signal.SIGKIL
         signal.signal(name, signal.SIG_DFL)
     die_with(parent, dies_by)
     os.setsid()
-    call_itself(multiprocessing.current_process().name)
+    set_process_name(multiprocessing.current_process().name)
     function()
 
 

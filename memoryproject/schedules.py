@@ -22,7 +22,7 @@ from moments_app.models.job import TASK
 from moments_app.recall.index_words import index_words
 from moments_app.reports.housekeeping import housekeeping, prune_items, prune_receipts
 from moments_app.sessions.sweep import compact_sessions
-from sessions_app.clock import TOLERANCE, PutBack, database_now
+from sessions_app.clock import TOLERANCE, TimeCorrection, database_now
 from sessions_app.models.session import CHECKED_EVERY
 from sessions_app.retention.retain import retain
 
@@ -145,14 +145,14 @@ def register_schedules(**_: Any) -> None:
     gone.delete()
 
 
-def put_schedules_back() -> list[PutBack]:
+def put_schedules_back() -> list[TimeCorrection]:
     """Correct schedules whose next run is at a wrong time. Return the corrections."""
     known, now, done = schedules(), database_now(), []
     for row in Schedule.objects.filter(func=RUN_TASK, name__in=known):
         latest = _latest_next_run(known[row.name].timing, now)
         as_read = Schedule.objects.filter(pk=row.pk, next_run=row.next_run)
         if row.next_run > latest + TOLERANCE and as_read.update(next_run=latest):
-            done.append(PutBack(f"django_q.Schedule.next_run ({row.name})", 1, row.next_run))
+            done.append(TimeCorrection(f"django_q.Schedule.next_run ({row.name})", 1, row.next_run))
     return done
 
 

@@ -170,7 +170,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         due = {
             session: end
             for session, messages, end in ended
-            if end is not None and is_due(session, end, may_be_read=_may_be_read(session, messages))
+            if end is not None and is_due(session, end, may_be_read=_may_have_readers(session, messages))
         }
         return _begin_each(due, requested_by="append")
 
@@ -237,10 +237,10 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
         may_be_read: whether a context may have been requested since the session's last summary.
     """
     conf = settings.ROLLING_SUMMARY
-    since = end - session.summarised_to
+    since = end - session.summarized_to
     if not conf.enabled or end < FIRST_END or since < conf.every_turns:
         return False
-    return since >= _unread_turns(session) or (may_be_read and _is_read(session))
+    return since >= _unread_turns(session) or (may_be_read and _has_readers(session))
 
 
 def _unread_turns(session: Session) -> int:
@@ -250,7 +250,7 @@ def _unread_turns(session: Session) -> int:
     """
     if _calls_model():
         return UNREAD_TURNS
-    return FREE_TURNS if session.summarised_to >= 0 else 0
+    return FREE_TURNS if session.summarized_to >= 0 else 0
 
 
 def _calls_model() -> bool:
@@ -264,16 +264,16 @@ def _by_reading(read: Combinable, unread: Combinable) -> Case:
     return Case(When(is_read, then=read), default=unread, output_field=FloatField())
 
 
-def _may_be_read(session: Session, added: Sequence[Message]) -> bool:
+def _may_have_readers(session: Session, added: Sequence[Message]) -> bool:
     """Return whether a turn before the added ones is in no summary, so that a requested context could end with it."""
-    return added[0].sequence > session.summarised_to + 1 or not settings.MEMORY_CONTEXT.receipt_days
+    return added[0].sequence > session.summarized_to + 1 or not settings.MEMORY_CONTEXT.receipt_days
 
 
-def _is_read(session: Session) -> bool:
+def _has_readers(session: Session) -> bool:
     """Return whether a context was requested, or may have been, since the last summary."""
     if not settings.MEMORY_CONTEXT.receipt_days:
         return True
-    return ContextReceipt.objects.for_session(session).filter(after_sequence__gt=session.summarised_to).exists()
+    return ContextReceipt.objects.for_session(session).filter(after_sequence__gt=session.summarized_to).exists()
 
 
 # --- claim ---

@@ -24,21 +24,21 @@ from sessions_app.transcript.append import NewMessage, messages_appended, messag
 
 def connect() -> None:
     """Connect the signals. Called once when the app is ready."""
-    messages_received.connect(process_lines, dispatch_uid="moments_app.triggers")
+    messages_received.connect(mark_platform_lines, dispatch_uid="moments_app.triggers")
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
-    statements_imported.connect(remember_statements, dispatch_uid="moments_app.triggers")
+    statements_imported.connect(import_statements, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
     for change in (post_save, post_delete):
-        change.connect(take_up_work, sender=DailyLimit, dispatch_uid="moments_app.triggers")
+        change.connect(resume_postponed_jobs, sender=DailyLimit, dispatch_uid="moments_app.triggers")
     profile_edited.connect(write_into_profile, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
-    post_save.connect(tell_others, sender=Event, dispatch_uid="moments_app.triggers")
-    call_wanted.connect(call_wanted_function, dispatch_uid="moments_app.triggers")
+    post_save.connect(queue_webhooks, sender=Event, dispatch_uid="moments_app.triggers")
+    call_wanted.connect(queue_function, dispatch_uid="moments_app.triggers")
 
 
-def process_lines(messages: Sequence[NewMessage], **_: Any) -> None:
+def mark_platform_lines(messages: Sequence[NewMessage], **_: Any) -> None:
     """Hash the lines of messages that may repeat served text."""
     compare_lines(messages)
 
@@ -53,18 +53,18 @@ def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_:
     return [job for process in processes() for job in process.after_append(appended)]
 
 
-def call_wanted_function(function: str, args: Sequence[Any], user_pk: int | None, **_: Any) -> None:
+def queue_function(function: str, args: Sequence[Any], user_pk: int | None, **_: Any) -> None:
     """Queue a job that calls a function for `sessions_app`."""
     call_later(function, *args, user_id=user_pk)
 
 
-def tell_others(instance: Event, created: bool, **_: Any) -> None:
+def queue_webhooks(instance: Event, created: bool, **_: Any) -> None:
     """Queue webhooks for an event that has subscribers."""
     if created:
         WebhookDelivery.objects.queue(instance)
 
 
-def remember_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement], **_: Any) -> int:
+def import_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement], **_: Any) -> int:
     return add_statements(people, statements)
 
 
@@ -95,6 +95,6 @@ def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: st
     edit_profile(profile, edits, actor=actor)
 
 
-def take_up_work(**_: Any) -> None:
+def resume_postponed_jobs(**_: Any) -> None:
     """Make jobs due that wait for another day, because a limit was changed. They check the limits again."""
     Job.objects.take_up()

@@ -3,7 +3,7 @@
 A zip file of 400 kB may unpack to 400 MB, contain a million files, or need a decompression window of gigabytes. JSON
 may contain one value per two bytes, and each value takes sixty bytes in memory. So this module limits the directory of
 a zip file, reads its files as streams, and counts the values of JSON before it parses them. An import stores its data
-about rows on disk (`OnDisk`).
+about rows on disk (`DiskDict`).
 """
 
 import json
@@ -76,7 +76,7 @@ def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
     return archive.open(member)
 
 
-def most_values(text: str | bytes, start: int = 0) -> int:
+def max_value_count(text: str | bytes, start: int = 0) -> int:
     """Return an upper bound of the number of values in JSON: every list, object and comma may start one."""
     if isinstance(text, bytes):
         return sum(text.count(sign, start) for sign in (b"[", b"{", b","))
@@ -85,17 +85,17 @@ def most_values(text: str | bytes, start: int = 0) -> int:
 
 def end_of_values(text: str, most: int, start: int = 0) -> int | None:
     """Return the position where JSON reaches its maximum number of values, or None if it doesn't."""
-    if most_values(text, start) <= most:
+    if max_value_count(text, start) <= most:
         return None
     places = (found.start() for found in _STRING_OR_VALUE.finditer(text, start) if found[0][0] != '"')
     return next(islice(places, most, None), None)
 
 
 def has_more_values(line: bytes, most: int) -> bool:
-    return most_values(line) > most and end_of_values(line.decode("latin-1"), most) is not None
+    return max_value_count(line) > most and end_of_values(line.decode("latin-1"), most) is not None
 
 
-class OnDisk:
+class DiskDict:
     """A dictionary in a temporary file. Supports JSON types, UUIDs and tuples."""
 
     def __init__(self) -> None:

@@ -66,7 +66,7 @@ class Times:
         limit = Now() + (self.ahead + TOLERANCE)
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
-    def put_back(self) -> "PutBack | None":
+    def put_back(self) -> "TimeCorrection | None":
         """Set times that are too far ahead to the present. If one of the rows is locked, leave all to the next call."""
         found = dict(self.wrong().order_by().values_list("pk", self.column)[:AT_ONCE])
         try:
@@ -77,11 +77,11 @@ class Times:
             if isinstance(error.__cause__, LockNotAvailable):
                 return None
             raise
-        return PutBack(str(self), rows, max(found.values())) if rows else None
+        return TimeCorrection(str(self), rows, max(found.values())) if rows else None
 
 
 @dataclass(frozen=True)
-class PutBack:
+class TimeCorrection:
     """The result of correcting the times in a column.
 
     Args:
@@ -108,14 +108,14 @@ def with_wrong(columns: Iterable[Times]) -> list[Times]:
     return [asked[number] for (number,) in each[0].union(*each[1:], all=True)] if each else []
 
 
-def put_back(columns: Iterable[Times]) -> list[PutBack]:
+def put_back(columns: Iterable[Times]) -> list[TimeCorrection]:
     """Set times that are too far ahead to the present, and report them."""
     done = [each for times in with_wrong(columns) if (each := times.put_back())]
     report(done)
     return done
 
 
-def report(done: Sequence[PutBack]) -> None:
+def report(done: Sequence[TimeCorrection]) -> None:
     columns = [{"column": each.column, "rows": each.rows, "furthest": each.furthest.isoformat()} for each in done]
     if columns:
         told = "; ".join(map(str, done))

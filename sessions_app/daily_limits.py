@@ -18,7 +18,7 @@ from functools import partial
 from django.conf import settings
 from django.db import transaction
 
-from sessions_app.database.deferred_writes import WriteBehind
+from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.models import ApiKey, DailyUsage
 from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standing, Subject, seconds_left, today
 
@@ -119,7 +119,7 @@ class _Meter:
 meter = _Meter()
 
 
-class _Behind(WriteBehind[None]):
+class _Behind(WriteBuffer[None]):
     def flush(self) -> None:
         with meter.exchange:
             super().flush()
@@ -193,7 +193,7 @@ class Call:
 _current: ContextVar[Call | None] = ContextVar("daily_limits_call", default=None)
 
 
-def call_under_way() -> Call:
+def current_call() -> Call:
     return _current.get() or Call()
 
 

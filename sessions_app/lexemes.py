@@ -153,7 +153,7 @@ class QueryWord:
 def load() -> None:
     """Load the language models now instead of on first use."""
     _identifier()
-    _telling_words()
+    _distinctive_words()
 
 
 def vector(text: str) -> str:
@@ -289,7 +289,7 @@ def _ranked(text: str) -> Sequence[tuple[str, float]]:
 @lru_cache(maxsize=16)  # one search needs the languages of its query three times
 def _ranked_sample(text: str) -> Sequence[tuple[str, float]]:
     runs = _latin_runs(text)
-    telling = list(filter(None, map(_telling_words().get, " ".join(runs).casefold().split())))
+    telling = list(filter(None, map(_distinctive_words().get, " ".join(runs).casefold().split())))
     if len(telling) >= TELLING and len(set(telling)) == 1:
         return [(telling[0], 1.0)]
     return _identifier().rank(" ".join(runs)) if runs else [(DEFAULT, 1.0)]
@@ -355,7 +355,7 @@ def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     is_latin = _is_latin(word)
     languages = languages if is_latin else (_language_by_script(word),)
-    plain = _plain(_one_way(word))
+    plain = _plain(_unify_spelling(word))
     if not languages[0] or any(map(str.isdigit, word)):
         return (plain,) if plain else ()
     if _is_stop_word(word, languages[0]):
@@ -413,13 +413,13 @@ def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
 
 def _stem(word: str, language: str) -> str:
     """Return a word's stem in a language, without accents, and marked if several languages share its letters."""
-    stem = _stemmed(language, _one_way(word.translate(_TURKISH) if language == "tr" else word))
+    stem = _stemmed(language, _unify_spelling(word.translate(_TURKISH) if language == "tr" else word))
     end, instead = _ENDINGS.get(language, ("", ""))
     stem = _plain(stem.removesuffix(end) + instead if end and stem.endswith(end) else stem)
     return f"{language}:{stem}" if language in _LATIN and language != DEFAULT else stem
 
 
-def _one_way(word: str) -> str:
+def _unify_spelling(word: str) -> str:
     """Return a word in lower case, with alternative spellings of letters unified."""
     return unicodedata.normalize("NFC", word.casefold()).translate(_ONE_WAY)
 
@@ -462,7 +462,7 @@ def _stop_words() -> dict[str, frozenset[str]]:
 
 
 @cache
-def _telling_words() -> dict[str, str]:
+def _distinctive_words() -> dict[str, str]:
     """Return the stop words in Latin letters that only one language has, with their language."""
     languages: dict[str, list[str]] = defaultdict(list)
     for language in _LATIN:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.migrations import RunSQL
 
-from sessions_app.database.database_roles import ADMIN, Role, role_taken, taking
+from sessions_app.database.database_roles import ADMIN, Role, current_role, taking
 
 OPERATOR_ROLE = "memory_operator"
 # SQL for the primary keys of the operator's applications, and of the operator's login.
@@ -89,7 +89,7 @@ def is_limited(user: object) -> bool:
 
 
 @contextmanager
-def operating_in(operator: int, applications: Collection[int]) -> Iterator[None]:
+def acting_as_limited_operator(operator: int, applications: Collection[int]) -> Iterator[None]:
     """Run the block as an operator who is limited to these applications. Both are given by primary key."""
     with taking(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
         yield
@@ -102,7 +102,7 @@ def unlimited() -> Iterator[None]:
     Raises:
         RuntimeError: A transaction of a limited operator is open, and its role can't be changed.
     """
-    role = role_taken()
+    role = current_role()
     if isinstance(role, Scope) and connection.in_atomic_block:
         raise RuntimeError("A transaction can't change its role.")
     with taking(ADMIN) if role else nullcontext():
@@ -111,5 +111,5 @@ def unlimited() -> Iterator[None]:
 
 def scope_key() -> str:
     """Return a cache key that operators of the same applications share. Blank for operators without limits."""
-    scope = role_taken()
+    scope = current_role()
     return f"in-{'-'.join(map(str, scope.applications))}" if isinstance(scope, Scope) else ""

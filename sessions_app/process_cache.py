@@ -86,7 +86,7 @@ class ProcessCache(Generic[K, V]):
             return len(self._entries)
 
 
-class Proven:
+class VerifiedSecrets:
     """The API keys and logins that this process has verified.
 
     Requests with one of them skip the anonymous rate limit. Only hashes are stored, and the application of a key unless
@@ -115,4 +115,4 @@ def hash_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="replace")).digest()
 
 
-PROVEN = Proven()
+VERIFIED = VerifiedSecrets()

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.db.migrations import RunSQL
 
 from sessions_app.database.first_statement import SNAPSHOT
-from sessions_app.database.sql import columns, first, insert_unless_there
+from sessions_app.database.sql import columns, first, insert_if_missing
 from sessions_app.models.user_profile import UserProfile
 
 ROLE = "memory_request"
@@ -92,7 +92,7 @@ def acting_for(
             connection.cursor().execute(SNAPSHOT)
         user = _enter(named, holding) if user_id is not None else None
         while user is None and user_id is not None and create:
-            insert_unless_there(UserProfile(application_id=application, user_id=user_id))
+            insert_if_missing(UserProfile(application_id=application, user_id=user_id))
             user = _enter(named, holding)
         if user is None:
             with connection.cursor() as cursor:
@@ -109,11 +109,11 @@ def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
 
 # --- shared rows of all people ---
 
-# `let_everybodys_change` sets this for the rest of a transaction.
+# `allow_shared_changes` sets this for the rest of a transaction.
 MAY_CHANGE = "current_setting('memory.everybodys', true) = 'on'"
 
 
-def let_everybodys_change() -> None:
+def allow_shared_changes() -> None:
     """Let a request change shared rows for the rest of its transaction. The caller must check the key's scope."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('memory.everybodys', 'on', true)")

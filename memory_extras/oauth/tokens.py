@@ -10,7 +10,7 @@ from memory_extras.oauth.validator import digest
 from memory_extras.oauth.views import METADATA, is_on
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import ApiKey, DailyLimit
-from sessions_app.process_cache import PROVEN
+from sessions_app.process_cache import VERIFIED
 
 
 class Tokens:
@@ -26,9 +26,9 @@ class Tokens:
             token = limited.select_related("consent__key__user").first() if is_on() else None
         key: ApiKey | None = token.consent.key if token else None
         if token is None or key is None or not key.is_valid():
-            PROVEN.drop(text)
+            VERIFIED.drop(text)
             return None
-        PROVEN.add(text, key.application_id)
+        VERIFIED.add(text, key.application_id)
         if resource_of(audience_of(path)) not in token.resource:
             return None
         key.granted, key.has_limits = frozenset(token.scope.split()), token.has_limits

@@ -15,6 +15,6 @@ class ScaleConfig(AppConfig):
 
         DatabaseWrapper.SchemaEditorClass = distribution.SchemaEditor
         several_servers.spread_tables.append(distribution.distributed_tables)
-        several_servers.send_reads(replica)
+        several_servers.set_reader(replica)
         # Other apps are installed earlier, so their receivers of this signal run before.
         post_migrate.connect(distribution.keep_distributed, sender=apps.get_app_config("moments_app"))

@@ -29,7 +29,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 
 from memoryproject.postgresql.programs import ProgramFailed, running
-from sessions_app.database.several_servers import tables_elsewhere
+from sessions_app.database.several_servers import remote_tables
 from sessions_app.models import Archive
 
 FORMAT = 2
@@ -131,7 +131,7 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
     """
     if path.exists():
         raise BackupError(f"{path} already exists. Choose another file name.")
-    if tables_elsewhere():
+    if remote_tables():
         raise BackupError(ON_SEVERAL)
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:

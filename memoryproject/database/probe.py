@@ -64,13 +64,13 @@ class Pulse:
             if deadline and deadline.left <= 0 and may_leave():
                 work.add_done_callback(_forget)
                 raise DeadlinePassed
-            if not await self._is_felt() and not work.done() and may_leave():
+            if not await self._is_responding() and not work.done() and may_leave():
                 logger.warning("the database does not respond", seconds=round(time.monotonic() - self._asked_at, 1))
                 work.add_done_callback(_forget)
                 raise NoAnswer
         return work.result()
 
-    async def _is_felt(self) -> bool:
+    async def _is_responding(self) -> bool:
         """Return whether the database responds, or responded within the last `FRESH_SECONDS`."""
         if self._question is None or self._question.done():
             if time.monotonic() - self._asked_at < FRESH_SECONDS:

@@ -41,7 +41,7 @@ from memoryproject.database.backup import (
 from memoryproject.database.verification import unknown
 from memoryproject.postgresql.programs import ProgramFailed, running
 from sessions_app.database.database_roles import create_roles
-from sessions_app.database.several_servers import tables_elsewhere
+from sessions_app.database.several_servers import remote_tables
 
 LOCK = 6_184_092  # advisory lock, an arbitrary number: one restore at a time
 UNDER_WAY = "restore_under_way"  # a table with the id of the backup
@@ -111,7 +111,7 @@ def _begin(manifest: Manifest) -> None:
     Raises:
         BackupError: The database is distributed, or has tables that are not from this backup.
     """
-    if tables_elsewhere():
+    if remote_tables():
         raise BackupError(
             "The tables of this database are distributed over several servers. Restore into a database without "
             "distributed tables, then run manage.py distribute."

@@ -18,7 +18,7 @@ PATIENCE = 5.0  # maximum seconds for a response
 AGAIN = 1.0  # seconds between interruptions, because a rollback may hang too
 
 
-class Away(Exception):
+class DatabaseUnavailable(Exception):
     """The database can't be used. The message is a sentence for operators."""
 
 
@@ -40,7 +40,7 @@ def database(seconds: float = PATIENCE) -> Iterator[None]:
     """Use the database in a transaction with short timeouts.
 
     Raises:
-        Away: The database returns an error, or does not respond in time.
+        DatabaseUnavailable: The database returns an error, or does not respond in time.
     """
     with connected(seconds), limited(seconds):
         yield
@@ -53,20 +53,20 @@ def connected(seconds: float = PATIENCE) -> Iterator[None]:
     An embedded database is not started, because the timeout could interrupt the start.
 
     Raises:
-        Away: The database returns an error, or does not respond in time.
+        DatabaseUnavailable: The database returns an error, or does not respond in time.
     """
     if settings.DATABASE_IS_EMBEDDED and not server.running_socket(settings.EMBEDDED_DATABASE_DIR):
-        raise Away("The embedded database is not running.")
+        raise DatabaseUnavailable("The embedded database is not running.")
     try:
         with _within(seconds):
             connection.close_if_unusable_or_obsolete()
             yield
     except _TookTooLong:
         connection.close()
-        raise Away(f"The database did not respond within {seconds:g} s.") from None
+        raise DatabaseUnavailable(f"The database did not respond within {seconds:g} s.") from None
     except DatabaseError as error:
         connection.close()
-        raise Away(f"The database does not respond: {type(error).__name__}.") from error
+        raise DatabaseUnavailable(f"The database does not respond: {type(error).__name__}.") from error
 
 
 @contextmanager

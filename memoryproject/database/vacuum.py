@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import Max
 
 from sessions_app.database.database_roles import LOGINS
-from sessions_app.database.several_servers import tables_elsewhere
+from sessions_app.database.several_servers import remote_tables
 from sessions_app.models import Event
 from sessions_app.people.erase import DELETED_EVENT, ERASED_EVENT
 
@@ -66,7 +66,7 @@ def _tables() -> list[tuple[str, bool, bool]]:
     with connection.cursor() as cursor:
         named = {
             "tables": connection.introspection.django_table_names(only_existing=True, include_views=False),
-            "elsewhere": tables_elsewhere(),
+            "elsewhere": remote_tables(),
             "logins": LOGINS,  # workers may not vacuum these
             "erased": erased,
             "most": REWRITTEN,

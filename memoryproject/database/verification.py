@@ -26,7 +26,7 @@ def verify() -> Iterator[str]:
     checks = (
         unknown_migrations,
         unprotected_tables,
-        powerless_roles,
+        missing_privileges,
         definer_functions,
         a_request,
         archives,
@@ -51,7 +51,7 @@ def unknown_migrations() -> list[str]:
     ]
 
 
-def misfit() -> str:
+def schema_mismatch() -> str:
     """Return why the tables don't match this code, or a blank string if they do."""
     executor = MigrationExecutor(connection)
     if told := _told_of_newer(executor.loader):
@@ -115,7 +115,7 @@ def unprotected_tables() -> list[str]:
     ]
 
 
-def powerless_roles() -> list[str]:
+def missing_privileges() -> list[str]:
     """Return the privileges that the processes' roles lack."""
     return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing()]
 

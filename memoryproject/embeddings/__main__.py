@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 from memoryproject.embeddings.app import serve
-from memoryproject.process_tree import call_itself, die_with_parent
+from memoryproject.process_tree import die_with_parent, set_process_name
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, help="file to write the address to")
     told = parser.parse_args()
     die_with_parent()
-    call_itself("embeddings")
+    set_process_name("embeddings")
     serve(told.host, told.port, told.model_folder, told.data_dir)
 
 

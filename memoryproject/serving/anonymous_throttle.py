@@ -22,7 +22,7 @@ from django.db import DatabaseError, connection
 
 from memoryproject.serving.fair_shares import Refused
 from sessions_app.models import ApiKey
-from sessions_app.process_cache import PROVEN
+from sessions_app.process_cache import VERIFIED
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -122,12 +122,12 @@ class AnonymousThrottle:
     async def admit(self, scope: "Scope") -> AsyncIterator[None]:
         """Admit a request for the duration of the block. Raise `Refused` if the rate limit is exceeded."""
         secret = secret_of(scope)
-        if scope["path"].startswith(settings.STATIC_URL) or secret in PROVEN:
+        if scope["path"].startswith(settings.STATIC_URL) or secret in VERIFIED:
             yield
             return
         name = await self._counted(scope, secret)
         yield
-        if secret in PROVEN:
+        if secret in VERIFIED:
             self._buckets.give_back(name)
 
     async def _counted(self, scope: "Scope", secret: str) -> str:

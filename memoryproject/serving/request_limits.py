@@ -31,7 +31,7 @@ from starlette.types import Message, Receive, Scope, Send
 from memoryproject.database.probe import PULSE, DeadlinePassed
 from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, Refused, caller, in_thread_of_caller
 from sessions_app.database.statement_timeouts import deadline
-from sessions_app.process_cache import PROVEN, hash_of
+from sessions_app.process_cache import VERIFIED, hash_of
 from sessions_app.refusals import error_data
 
 Environ = dict[str, Any]
@@ -51,7 +51,7 @@ SPARE = 1  # threads kept for other applications
 
 _KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
-FIRST = "first"  # the name of the first application, whose primary key `PROVEN` does not store
+FIRST = "first"  # the name of the first application, whose primary key `VERIFIED` does not store
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
@@ -228,7 +228,7 @@ def person_of(path: str, query: bytes, authorization: bytes) -> str:
 def application_of(authorization: bytes) -> str:
     """Return the id of a key's application. Blank for the first application, and if it isn't known."""
     key = _KEY.match(authorization)
-    return str(PROVEN.application_of(key[1].decode("latin-1")) or "") if key else ""
+    return str(VERIFIED.application_of(key[1].decode("latin-1")) or "") if key else ""
 
 
 def caller_of(authorization: bytes) -> Caller:
@@ -237,7 +237,7 @@ def caller_of(authorization: bytes) -> Caller:
     if not key:
         return NOBODY
     secret = key[1].decode("latin-1")
-    application = str(PROVEN.application_of(secret) or FIRST) if secret in PROVEN else ""
+    application = str(VERIFIED.application_of(secret) or FIRST) if secret in VERIFIED else ""
     return Caller(hash_of(secret).hex(), application)
 
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from memoryproject.database.timeouts import limited
-from memoryproject.database.verification import a_request, misfit
+from memoryproject.database.verification import a_request, schema_mismatch
 from memoryproject.schedules import late
 from memoryproject.status.site_state import RESTARTS_WITHIN, Recently, State, recently
 from moments_app.models import Circuit, Job
@@ -115,7 +115,7 @@ def _misfit() -> str:
     """
     global fits
     with taking(None):  # before the first `migrate`, the login's own role is the only one
-        wrong = "" if fits else misfit()
+        wrong = "" if fits else schema_mismatch()
     fits = not wrong
     return wrong
 

@@ -32,7 +32,7 @@ from moments_app.models.job import JobQuerySet
 from moments_app.recall.embed import Filled, filled
 from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
-from sessions_app.api.permissions import HasScope, IsOfService, key_of
+from sessions_app.api.permissions import HasScope, IsServiceKey, key_of
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import DailyUsage
 from sessions_app.models.application import DEFAULT
@@ -49,7 +49,7 @@ Figures = Callable[[], Iterator[Metric]]
 class MetricsView(APIView):
     """The metrics, for service keys. Keys of the first application get all, other keys those of their application."""
 
-    permission_classes = [HasScope, IsOfService]
+    permission_classes = [HasScope, IsServiceKey]
     throttle_classes = [KeyRateThrottle]  # without the daily limits
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:

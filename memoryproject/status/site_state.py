@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
-from memoryproject.database.timeouts import Away, database
+from memoryproject.database.timeouts import DatabaseUnavailable, database
 from sessions_app.clock import PUT_BACK, database_now, write_event
 from sessions_app.database.wake import wake_workers
 from sessions_app.models import Event
@@ -54,7 +54,7 @@ def note_refused_providers(refused: list[str]) -> None:
 
 def note_restart(sentence: str, actor: str) -> None:
     """Log that a process died and is being restarted. If the database is down, log nothing."""
-    with suppress(Away), database():
+    with suppress(DatabaseUnavailable), database():
         write_event(RESTARTED, actor, {"told": sentence})
         wake_workers()  # they take over the job of the dead process
 
@@ -123,7 +123,7 @@ class Change:
         write_event(TOLD, ACTOR, {"state_changed": self.pk})
 
     @property
-    def was_told(self) -> bool:
+    def was_notified(self) -> bool:
         """Return whether all notifications of it were sent."""
         last = _newest(TOLD).first()
         return last is not None and last.payload.get("state_changed") == self.pk

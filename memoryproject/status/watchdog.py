@@ -25,7 +25,7 @@ from pydantic import SecretStr
 
 from memoryproject import telemetry
 from memoryproject.database.clocks import often
-from memoryproject.database.timeouts import Away, connected, database
+from memoryproject.database.timeouts import DatabaseUnavailable, connected, database
 from memoryproject.embedded import server
 from memoryproject.schedules import put_schedules_back
 from memoryproject.status import webhooks
@@ -81,7 +81,7 @@ class Watch:
 
     def look(self) -> None:
         """Check once, and act on the result."""
-        with suppress(Away):
+        with suppress(DatabaseUnavailable):
             with database():
                 self._ahead = timezone.now() - database_now()
                 self._catch_up()
@@ -113,7 +113,7 @@ class Watch:
             return
         if self._delivery and self._delivery.is_done:
             known.note_told()
-        elif known.was_told or not self._is_told_of(known):
+        elif known.was_notified or not self._is_told_of(known):
             self._delivery = None
         else:
             if self._delivery is None and known.age(self._now()) > TAKE_OVER:
@@ -147,7 +147,7 @@ class Watch:
                 recorded = change.record()
             if recorded is None:
                 return  # another watchdog has logged it, and sends the notification
-        except Away:
+        except DatabaseUnavailable:
             recorded = self._unrecorded = change
         self._known = recorded
         is_told = self._is_told_of(recorded)
@@ -160,7 +160,7 @@ def _verdict() -> Verdict:
     try:
         with connected():
             return judge()
-    except Away as away:
+    except DatabaseUnavailable as away:
         return Verdict(State.DOWN, [str(away)])
 
 
@@ -177,7 +177,7 @@ class ProviderChecks:
             self._ask_at = None
             threading.Thread(target=self._ask, name="providers", daemon=True).start()
         if (refused := self._refused) is not None:
-            with suppress(Away), database():
+            with suppress(DatabaseUnavailable), database():
                 note_refused_providers(refused)
                 self._refused = None
 
@@ -199,7 +199,7 @@ class Corrections:
         """Run the corrections every `CORRECTED_EVERY` seconds. If the database is down, retry at the next call."""
         if time.monotonic() < self._next_at:
             return
-        with suppress(Away), database():
+        with suppress(DatabaseUnavailable), database():
             put_back(often())
             report(put_schedules_back())
             self._next_at = time.monotonic() + CORRECTED_EVERY

@@ -23,8 +23,8 @@ from django.db import connection
 
 from moments_app.engines.transport import BoundedTransport, TooLarge
 from moments_app.models import WebhookDelivery
-from moments_app.models.webhook import Occasion
-from sessions_app.database.wake import IDLE, Bell, Channel, Waker
+from moments_app.models.webhook import WebhookEvent
+from sessions_app.database.wake import IDLE, Channel, NotificationListener, ThreadWaker
 from sessions_app.models import Event, Session, UserProfile
 
 SENDERS = 4  # maximum receivers that are served in parallel
@@ -64,11 +64,11 @@ def _of_job(event: Event) -> dict[str, Any] | None:
 
 
 FACTS: dict[str, Callable[[Event], dict[str, Any] | None]] = {
-    Occasion.MOMENTS_BUILT: _with("moment_keys", "first_sequence", "last_sequence"),
-    Occasion.SESSION_SETTLED: _with("first_sequence", "last_sequence"),
-    Occasion.JOB_FAILED: _of_job,
-    Occasion.CIRCUIT_OPENED: lambda event: {name: event.payload[name] for name in ("engine", "work")},
-    Occasion.USER_ERASED: lambda event: {"erasure_id": event.payload["erasure_id"]},
+    WebhookEvent.MOMENTS_BUILT: _with("moment_keys", "first_sequence", "last_sequence"),
+    WebhookEvent.SESSION_SETTLED: _with("first_sequence", "last_sequence"),
+    WebhookEvent.JOB_FAILED: _of_job,
+    WebhookEvent.CIRCUIT_OPENED: lambda event: {name: event.payload[name] for name in ("engine", "work")},
+    WebhookEvent.USER_ERASED: lambda event: {"erasure_id": event.payload["erasure_id"]},
 }
 
 
@@ -152,9 +152,9 @@ def send(delivery: WebhookDelivery) -> None:
 
 def serve(ending: threading.Event) -> None:
     """Send deliveries until asked to end."""
-    free, ended = threading.Semaphore(SENDERS), Waker()
+    free, ended = threading.Semaphore(SENDERS), ThreadWaker()
     # The next delivery to a receiver is due when the last one has ended.
-    bell = Bell(Channel.WEBHOOKS, interrupt=ended.reading)
+    bell = NotificationListener(Channel.WEBHOOKS, interrupt=ended.reading)
     while not ending.is_set():
         free.acquire()
         is_sending = False
@@ -172,7 +172,7 @@ def serve(ending: threading.Event) -> None:
     connection.close()
 
 
-def _begin_next(free: threading.Semaphore, ended: Waker) -> bool:
+def _begin_next(free: threading.Semaphore, ended: ThreadWaker) -> bool:
     """Send the delivery that has been due longest, in a thread. Return False if none is due."""
     delivery = WebhookDelivery.objects.take_next()
     if delivery is None:
@@ -181,7 +181,7 @@ def _begin_next(free: threading.Semaphore, ended: Waker) -> bool:
     return True
 
 
-def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore, ended: Waker) -> None:
+def _send_beside(delivery: WebhookDelivery, free: threading.Semaphore, ended: ThreadWaker) -> None:
     """Send in a separate thread. After an unexpected error, the delivery is retried when its lease expires."""
     try:
         send(delivery)

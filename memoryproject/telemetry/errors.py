@@ -39,7 +39,7 @@ def start(process: str, dsn: str) -> Callable[[], None]:
         max_breadcrumbs=0,
         auto_session_tracking=False,
         send_client_reports=False,
-        before_send=lambda event, hint: discreet(event, hint.get("log_record"), process),
+        before_send=lambda event, hint: scrubbed(event, hint.get("log_record"), process),
     )
     return _end
 
@@ -49,7 +49,7 @@ def _end() -> None:
     sentry_sdk.get_client().close(timeout=FLUSH_SECONDS)
 
 
-def discreet(event: Any, line: LogRecord | None, process: str) -> Any:
+def scrubbed(event: Any, line: LogRecord | None, process: str) -> Any:
     """Return a report with only the permitted fields.
 
     Args:

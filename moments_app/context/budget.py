@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import zip_longest
 
-from moments_app.context.item import DayHeadings, Format, Item, PricedItem, SaidAlready, priced, shortened
+from moments_app.context.item import DayHeadings, Format, IncludedContent, Item, PricedItem, priced, shortened
 from moments_app.context.layers import ALWAYS, LAYERS, standing_layers
 from sessions_app.refusals import Refusal
 
@@ -115,7 +115,7 @@ def fill_budget(
         BudgetTooSmall: the policy and the query don't fit.
     """
     budget = _Budget(layers, form, applied, sent)
-    budget.take_what_always_stands()
+    budget.take_required()
     if recalls:
         half = budget.left // 2
         budget.take_window(half, is_whole=is_whole)
@@ -181,14 +181,14 @@ class _Budget:
         given = {**layers, "retrieved": ()}
         self._layers = {name: _Layer(name, given.get(name, ()), form, applied) for name in LAYERS}
         self._following: list[PricedItem] = []  # the best recall results that don't fit
-        self._said, self._headings = SaidAlready(sent), DayHeadings(form)
+        self._said, self._headings = IncludedContent(sent), DayHeadings(form)
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
         """Return the tokens taken by a layer so far, without its wrapping."""
         return self._layers[name].tokens
 
-    def take_what_always_stands(self) -> None:
+    def take_required(self) -> None:
         """Take the policy and the query, then the items that are certain. Raise `BudgetTooSmall` if they don't fit."""
         always = [layer for name in ALWAYS if (layer := self._layers[name]).items]
         needed = self._applied - self.left + sum(layer.opening + _cost(layer.items) for layer in always)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 from django.utils.functional import cached_property
 
 from moments_app.engines.words import told_words, words_of
-from sessions_app.text.invisible_characters import without_unseen
+from sessions_app.text.invisible_characters import without_invisible
 
 MOST_CUTS = 10  # maximum cached per item; a binary search for the longest one that fits makes about six
 TOLD = 0.75  # share of a fact's words that its turn must contain; third-person statements use some other words
@@ -74,7 +74,7 @@ class Item:
         if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
             return
         for name in ("text", "name", "tool", "speaker", "marks"):
-            setattr(self, name, without_unseen(getattr(self, name)))
+            setattr(self, name, without_invisible(getattr(self, name)))
 
     def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
         """Return a copy with another reason and score. The copy shares the data computed from the text."""
@@ -226,12 +226,12 @@ class DayHeadings:
             self._years.add((item.is_of_span, day.year))
 
 
-class SaidAlready:
+class IncludedContent:
     """The content of a context so far: addresses, whole texts, and words."""
 
     def __init__(self, sent: Iterable[str]) -> None:
         self._refs: set[str] = set()
-        self._texts = {" ".join(words_of(without_unseen(text))) for text in sent}
+        self._texts = {" ".join(words_of(without_invisible(text))) for text in sent}
         self._words: set[str] = set()
         self._turns: dict[date, list[Item]] = defaultdict(list)  # by their day
 

@@ -21,7 +21,7 @@ from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
 from moments_app.recall.results import Result
 from moments_app.turns import platform_text
-from sessions_app.database.deferred_writes import WriteBehind
+from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.models import Session, UserProfile
 from sessions_app.security.secret_key import seal, unseal
 
@@ -154,7 +154,7 @@ def _counted(noted: list[Served]) -> dict[tuple[int, date], ContextTokens]:
     return counted
 
 
-waiting = WriteBehind("context-receipts", _write)
+waiting = WriteBuffer("context-receipts", _write)
 
 
 def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequence[PricedItem]], query: str) -> None:
@@ -196,4 +196,4 @@ def _write_accesses(batch: list[tuple[str, str]]) -> None:
         cursor.execute(_COUNT_SQL, [[atom_id for atom_id, _ in batch], [at for _, at in batch]])
 
 
-waiting_accesses = WriteBehind("fact-accesses", _write_accesses)
+waiting_accesses = WriteBuffer("fact-accesses", _write_accesses)

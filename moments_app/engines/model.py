@@ -24,7 +24,7 @@ from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
-from moments_app.engines.shared_call import ANSWER_MIN_ALLOWANCE, Came, Part, Question, Request, question_of
+from moments_app.engines.shared_call import ANSWER_MIN_ALLOWANCE, Part, PartAnswer, Question, Request, question_of
 
 QUOTED_ANSWER_MAX = 8_000  # characters of an invalid answer that are quoted for repair
 
@@ -68,7 +68,7 @@ class ModelEngine:
         )
         self.name = self._endpoint.name
         self._record = record
-        self._came: list[tuple[Request, Came]] = []
+        self._came: list[tuple[Request, PartAnswer]] = []
         self._timeout = timeout
         self._with_model = partial(
             ModelEngine,
@@ -137,7 +137,7 @@ class ModelEngine:
         question: Question[Answer] = question_of(request)
         return self._answer(question.shape, question.prompt, question.text, question.allowance, question.judge)
 
-    def _note(self, purpose: str, came: Came) -> None:
+    def _note(self, purpose: str, came: PartAnswer) -> None:
         """Record a part of a shared call for its prompt. The record of the call itself has the tokens and the time."""
         record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
         if isinstance(came, Judged):

@@ -36,7 +36,7 @@ MORE = (
 )
 
 Request = MomentRequest | FormationRequest
-Came = Judged[Any] | InvalidAnswer
+PartAnswer = Judged[Any] | InvalidAnswer
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
 # --- the answer ---
 
 
-def parts_in(parts: Sequence[Part], completion: Any) -> list[Came]:
+def parts_in(parts: Sequence[Part], completion: Any) -> list[PartAnswer]:
     """Return the answer or the error of each part, in the order of the parts.
 
     Args:
@@ -221,7 +221,7 @@ def parts_in(parts: Sequence[Part], completion: Any) -> list[Came]:
     return [_came(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
 
 
-def _came(part: Part, answer: Any, numbers: Sequence[int]) -> Came:
+def _came(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
     question = part.question
     if answer is None:
         return InvalidAnswer("", "the combined answer doesn't contain this part.")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessions_app.text.invisible_characters import without_unseen
+from sessions_app.text.invisible_characters import without_invisible
 
 PAUSE = timedelta(minutes=30)  # after a longer pause, a turn repeats its full time
 BEGIN, END = "<<<TRANSCRIPT", "TRANSCRIPT>>>"
@@ -88,7 +88,7 @@ def as_data(value: object) -> str:
 
     Invisible characters are removed.
     """
-    text = without_unseen(json.dumps(value, ensure_ascii=False))
+    text = without_invisible(json.dumps(value, ensure_ascii=False))
     return text.translate(_ESCAPED).replace(END, "TRANSCRIPT\\u003e>>")
 
 

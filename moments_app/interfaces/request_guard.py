@@ -31,7 +31,7 @@ class NeedsHttps(Refusal):
     code, status = "https_required", 403
 
 
-def refuse_strangers(scope: Scope) -> ASGIRequest:
+def check_request(scope: Scope) -> ASGIRequest:
     """Check the host, origin and encryption of a request. Return it as a Django request without a body.
 
     Raises:

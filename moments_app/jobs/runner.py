@@ -108,7 +108,7 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     if caller is None:
         return _claim_think_commit(job, process)
     circuit = Circuit.objects.open_of(caller)
-    if circuit and not circuit.lets_in(job):
+    if circuit and not circuit.admits(job):
         return circuit.hold(job, process.alike(job))
     if not caller.is_free and (pause := EngineCall.objects.used_up(job)):
         return _put_off(job, process, pause)

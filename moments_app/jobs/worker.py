@@ -44,7 +44,7 @@ from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
 from moments_app.jobs.scheduled import next_schedule
 from moments_app.models import Circuit, Job
 from moments_app.models.job import TASK
-from sessions_app.database.wake import IDLE, Bell, Channel, wake
+from sessions_app.database.wake import IDLE, Channel, NotificationListener, wake
 from sessions_app.trace import HEADER, continued
 
 REST = 60.0  # seconds without a job, except tasks, after which a worker ends; the last worker never ends
@@ -106,13 +106,13 @@ class Worker:
         signal.signal(signal.SIGALRM, self._alarm)
         with signals_as_bytes() as signals:
             try:
-                self._work_off(Bell(*self._channels, interrupt=signals))
+                self._work_off(NotificationListener(*self._channels, interrupt=signals))
             except Stopped:
                 return
             finally:
                 signal.alarm(0)  # a pending alarm would kill the process later
 
-    def _work_off(self, bell: Bell) -> None:
+    def _work_off(self, bell: NotificationListener) -> None:
         if not self._may_rest:  # this worker starts with the site
             with suppress(DatabaseError):
                 Job.objects.take_up()  # changed settings may release held jobs
@@ -201,7 +201,7 @@ def keep_time(ending: threading.Event) -> None:
     If notifications arrive, check every `RECOVERY` seconds. Otherwise check every `IDLE` seconds, and when the next
     schedule is due.
     """
-    bell = Bell(Channel.JOBS)
+    bell = NotificationListener(Channel.JOBS)
     while not ending.is_set():
         looked_at, may_have_rung = time.monotonic(), False
         scheduler()  # logs its own errors

@@ -30,7 +30,7 @@ from moments_app.engines import Caller
 from moments_app.engines.interface import ABOUT, About, CallRecord
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
 from sessions_app.clock import database_now
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Event
 from sessions_app.refusals import Refusal
 
@@ -107,7 +107,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
             return
         this = self.filter(engine=call.engine, work=work)
         if call.error_kind in OUTAGE:
-            insert_unless_there(Circuit(engine=call.engine, work=work))
+            insert_if_missing(Circuit(engine=call.engine, work=work))
             with transaction.atomic():
                 self.locked(call.engine, work).failed(call, job)
         elif this.filter(~Q(state=Circuit.State.CLOSED, failures=0) | _isolates(job)).exists():
@@ -253,7 +253,7 @@ class Circuit(models.Model):
         before = timezone.now() - LONE
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
-    def lets_in(self, job: Job) -> bool:
+    def admits(self, job: Job) -> bool:
         """Return whether a job may call the engine: because it isn't held or is the probe.
 
         If no other job can be the probe, this job becomes the probe when one is due.

@@ -20,7 +20,7 @@ from moments_app.models.job import Job
 from moments_app.models.moment import Moment
 from moments_app.models.stored_item import StoredItem
 from moments_app.models.stream import MemoryStream
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Message, UserProfile
 
 FIRST_WAIT = timedelta(hours=1)  # before a rejected text is sent again
@@ -41,7 +41,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
             concurrently: don't block writers while indexes are built; not possible within a transaction.
         """
         fields = settings.EMBEDDING.recipe_of(name, dimensions)._asdict()
-        insert_unless_there(EmbeddingModel(**fields, is_active=not self.active().exists()))
+        insert_if_missing(EmbeddingModel(**fields, is_active=not self.active().exists()))
         model = self.get(**fields)
         model.build_indexes(concurrently=concurrently)
         return model

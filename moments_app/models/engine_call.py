@@ -18,7 +18,7 @@ from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models.failure import FailureGroup
 from moments_app.models.job import Job, title_of
 from moments_app.models.prompt import PromptVersion
-from sessions_app.daily_limits import Call, call_under_way
+from sessions_app.daily_limits import Call, current_call
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyUsage, UserProfile
 from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
@@ -134,7 +134,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             if call.exchange and there and there.user_id and settings.ENGINE.keep_failed_days:
                 KeptExchange.objects.keep(kept.pk, there.user_id, call.exchange)
             if not (call.is_part or is_free(call.engine)):
-                whose = Call(job.counts_for) if job else call_under_way()
+                whose = Call(job.counts_for) if job else current_call()
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
@@ -156,7 +156,7 @@ def _limit_reached(job: Job) -> Pause | None:
 
 
 def _limit_of_call() -> Pause | None:
-    told = call_under_way().models_used_up
+    told = current_call().models_used_up
     return Pause(tomorrow(), told) if told else None
 
 

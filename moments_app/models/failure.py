@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from moments_app.models.job import Job, title_of
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Application
 
 DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds that are not an engine's
@@ -58,7 +58,7 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         cause: dict[str, Any] = {"process": process, "engine": engine, "kind": kind, "place": place[:PLACE_MAX]}
         while (found := self.filter(application=application, **cause).first()) is None:
             found = FailureGroup(application_id=application, **cause)
-            if insert_unless_there(found):
+            if insert_if_missing(found):
                 break
         return found
 
@@ -117,7 +117,7 @@ class FailureGroup(models.Model):
         now = timezone.now()
         hour = now.replace(minute=0, second=0, microsecond=0)
         FailureGroup.objects.filter(pk=self.pk).update(count=F("count") + 1, last_seen_at=now, error=error)
-        insert_unless_there(FailureHour(failure=self, hour=hour, count=0))
+        insert_if_missing(FailureHour(failure=self, hour=hour, count=0))
         self.hours.filter(hour=hour).update(count=F("count") + 1)
 
     def by_hour(self) -> list[tuple[datetime, int]]:

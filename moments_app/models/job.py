@@ -21,8 +21,8 @@ from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
 from sessions_app.clock import database_now
-from sessions_app.daily_limits import call_under_way
-from sessions_app.database.sql import insert_those_missing, insert_unless_there
+from sessions_app.daily_limits import current_call
+from sessions_app.database.sql import insert_if_missing, insert_missing
 from sessions_app.database.wake import Channel, wake, wake_workers
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import Kind, Subject
@@ -264,7 +264,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
 
     def _is_new(self, job: "Job") -> bool:
         """Insert a job and wake idle workers, unless an equal one is open. Return whether it was inserted."""
-        if is_new := insert_unless_there(job):
+        if is_new := insert_if_missing(job):
             wake_workers()
         return is_new
 
@@ -289,7 +289,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         # Signed, because web processes may write rows, but only our code says what workers call.
         params = {"call": signing.dumps([function, list(args), dict(kwargs or {})], salt=TASK)}
         job = Job(process=TASK, task=name, params=params, user_id=user_id, requested_by=requested_by)
-        while not insert_unless_there(job):
+        while not insert_if_missing(job):
             if found := self.open().filter(process=TASK, task=name, user_id=user_id).first():
                 return found
         wake(Channel.TASKS)
@@ -313,7 +313,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         ]
         for job in jobs:
             job.note_cause()
-        insert_those_missing(jobs, named_by="session_id")
+        insert_missing(jobs, named_by="session_id")
         if any(job.pk for job in jobs):
             wake_workers()
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
@@ -661,7 +661,7 @@ class Job(models.Model):
     def note_cause(self) -> None:
         """Record the trace and the key of the current request."""
         self.trace = traceparent()
-        self.key_id = call_under_way().key_pk if self.user_id else None
+        self.key_id = current_call().key_pk if self.user_id else None
 
     def strengthen(self, params: dict[str, Any]) -> None:
         """Force a queued job. A running job is not changed."""

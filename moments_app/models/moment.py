@@ -91,7 +91,7 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
     def with_topic(self, topic: str) -> Self:
         return self.filter(topic_tags__contains=[topic])
 
-    def telling_of(self, user_id: int, since: datetime) -> Self:
+    def with_journey_since(self, user_id: int, since: datetime) -> Self:
         """Return a person's moments whose journey may describe events since a time."""
         return self.filter(user_id=user_id, ends_at__gte=since).exclude(journey="")
 

@@ -23,7 +23,7 @@ from moments_app.models.stream import MemoryStream
 from sessions_app.database.sql import insert_missing_as_they_are
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
-from sessions_app.models.searched import said_fields
+from sessions_app.models.searched import source_fields
 from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal
 
@@ -262,7 +262,7 @@ class RetractedItem(models.Model):
 
 
 def _stored(row: models.Model) -> list[str]:
-    return [field.name for field in said_fields(type(row))]
+    return [field.name for field in source_fields(type(row))]
 
 
 def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:

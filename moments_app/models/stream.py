@@ -18,7 +18,7 @@ from django.db.models import F, Func, IntegerField, OuterRef, Q, QuerySet, Subqu
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from sessions_app.database.sql import insert_those_missing, insert_unless_there
+from sessions_app.database.sql import insert_if_missing, insert_missing
 from sessions_app.models import Application, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 
@@ -146,7 +146,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         streams = [MemoryStream(session=session, agent_id=session.agent_id, **own) for session in sessions]
         agents = sorted({session.agent_id for session in sessions})
         streams += [MemoryStream(agent_id=agent, **persons) for agent in agents]
-        insert_those_missing(streams, named_by="stream_id")
+        insert_missing(streams, named_by="stream_id")
 
     def seen_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
         """Return the streams that formations fill, by session: all streams of one person's sessions."""
@@ -170,13 +170,13 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         for agent in agents:
             # Only digests fill these streams. A formation might mistake one person's remark for a lesson for everyone.
             fields = asdict(LESSONS_DEFAULTS) | {"extracts_observations": False}
-            insert_unless_there(MemoryStream(agent_id=agent, **lessons, **fields))
+            insert_if_missing(MemoryStream(agent_id=agent, **lessons, **fields))
         return list(self.active().filter(agent_id__in=agents, **lessons).order_by("id"))
 
     def ensure_for(self, session: Session) -> None:
         """Create the streams of the session and the person if they don't exist."""
         scope = {"agent_id": session.agent_id, "user_id": session.user_id}
-        insert_unless_there(
+        insert_if_missing(
             MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS))
         )
         self.ensure_of_person(session.user, session.agent_id)
@@ -184,7 +184,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
     def ensure_of_person(self, user: UserProfile, agent_id: str) -> "MemoryStream":
         """Return a person's stream with an agent. Create it if it doesn't exist."""
         scope = {"stream_type": MemoryStream.Type.USER, "agent_id": agent_id, "user": user}
-        insert_unless_there(MemoryStream(**scope, **asdict(USER_DEFAULTS)))
+        insert_if_missing(MemoryStream(**scope, **asdict(USER_DEFAULTS)))
         return self.get(**scope)
 
 

@@ -37,7 +37,7 @@ SECRET_BYTES = 24
 KEPT = timedelta(days=30)
 
 
-class Occasion(models.TextChoices):
+class WebhookEvent(models.TextChoices):
     """The types of events that are sent: the type in the event log, and the public name."""
 
     MOMENTS_BUILT = "moments_built", "moment.made"
@@ -47,12 +47,12 @@ class Occasion(models.TextChoices):
     USER_ERASED = "user_erased", "person.erased"
 
 
-def told_as(event: str) -> str:
-    return str(dict(Occasion.choices).get(event, event))
+def public_name(event: str) -> str:
+    return str(dict(WebhookEvent.choices).get(event, event))
 
 
 class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
-    def to_be_told(self, events: Sequence[Event]) -> Self:
+    def subscribed_to(self, events: Sequence[Event]) -> Self:
         """Return the endpoints for events of one person or application: those of their application, or global ones."""
         told = self.filter(is_active=True, events__overlap=sorted({event.type for event in events}))
         event = events[0]
@@ -83,7 +83,7 @@ class WebhookEndpoint(models.Model):
         validators=[RegexValidator(r"^https?://[^\s/]+", "Enter a URL that starts with https:// and has no spaces.")],
         help_text="The URL that receives the events.",
     )
-    events = ArrayField(models.CharField(max_length=32, choices=Occasion))
+    events = ArrayField(models.CharField(max_length=32, choices=WebhookEvent))
     sealed_secret = models.BinaryField(editable=False)
     is_active = models.BooleanField("active", default=True, help_text="Whether events are sent to this webhook.")
     failures = models.PositiveIntegerField(
@@ -141,8 +141,8 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 
     def queue_each(self, events: Sequence[Event]) -> None:
         """Queue the deliveries of events of one person or application, in the transaction of the events."""
-        told = [event for event in events if event.type in Occasion.values]
-        endpoints = WebhookEndpoint.objects.to_be_told(told) if told else ()
+        told = [event for event in events if event.type in WebhookEvent.values]
+        endpoints = WebhookEndpoint.objects.subscribed_to(told) if told else ()
         both = [(endpoint, event) for endpoint in endpoints for event in told if event.type in endpoint.events]
         if both:
             self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in both])
@@ -208,7 +208,7 @@ class WebhookDelivery(models.Model):
 
     @property
     def called(self) -> str:
-        return told_as(self.event.type)
+        return public_name(self.event.type)
 
     @property
     def state(self) -> str:

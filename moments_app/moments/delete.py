@@ -38,7 +38,7 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
     )
     user_id, since = moment.user_id, moment.starts_at
     moment.delete()
-    Moment.objects.telling_of(user_id, since).update(journey="")
+    Moment.objects.with_journey_since(user_id, since).update(journey="")
 
 
 def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:

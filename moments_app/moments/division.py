@@ -296,7 +296,7 @@ def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
     taken = _taken_keys(segments[0][0].user_id, [start for start, _ in times])
     left = iter(times)
     stored = [_moments(division, left, taken) for division in divisions]
-    _have_held(Moment.objects.bulk_create([moment for moments in stored for moment in moments]))
+    _link_turns(Moment.objects.bulk_create([moment for moments in stored for moment in moments]))
     return stored
 
 
@@ -369,7 +369,7 @@ def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, 
     return times
 
 
-def _have_held(moments: Sequence[Moment]) -> None:
+def _link_turns(moments: Sequence[Moment]) -> None:
     """Link turns to their moments."""
     rows = [(one.pk, one.source_session_id, one.first_sequence, one.last_sequence) for one in moments]
     pks, sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))

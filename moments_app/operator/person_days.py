@@ -106,7 +106,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Happening:
+class DayEvent:
     """An event.
 
     Args:
@@ -139,17 +139,17 @@ class DaysPage:
         older: the position of the last event, after which the next page starts; None if there is no next page.
     """
 
-    events: Sequence[Happening]
+    events: Sequence[DayEvent]
     older: Place | None
 
     @property
-    def by_day(self) -> list[tuple[date, list[Happening]]]:
+    def by_day(self) -> list[tuple[date, list[DayEvent]]]:
         """The events of each day, latest first. Facts with the same words in several memory texts are shown once."""
         return [(day, _once(events)) for day, events in groupby(self.events, key=lambda event: event.at.date())]
 
 
-def _once(events: Iterable[Happening]) -> list[Happening]:
-    once: dict[object, Happening] = {}
+def _once(events: Iterable[DayEvent]) -> list[DayEvent]:
+    once: dict[object, DayEvent] = {}
     for event in events:
         is_whole = event.name in FACTS and len(event.text) < TEXT
         once.setdefault((event.kind, event.text) if is_whole else event.place, event)
@@ -174,12 +174,12 @@ def days_of(
     if not rows:
         return DaysPage([], None)
     found = rows[0].union(*rows[1:], all=True).order_by("-at", "number", "-row")[: PAGE + 1] if rows[1:] else rows[0]
-    events = [Happening(*row) for row in found]
+    events = [DayEvent(*row) for row in found]
     shown = events[: min(PAGE, _end_of_days(events))]
     return DaysPage(shown, shown[-1].place if len(shown) < len(events) else None)
 
 
-def _end_of_days(events: Iterable[Happening]) -> int:
+def _end_of_days(events: Iterable[DayEvent]) -> int:
     """Return how many events to show. A page has at most `DAYS` days."""
     days = [list(of_day) for _, of_day in groupby(events, key=lambda event: event.at.date())]
     return sum(map(len, days[:DAYS]))

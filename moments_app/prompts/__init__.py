@@ -57,18 +57,18 @@ class NotApproved(Conflict):
     code = "not_approved"
 
 
-def is_second_asked() -> bool:
+def needs_second_editor() -> bool:
     """Return whether the site requires another editor to activate a version."""
     return bool(settings.PROMPT_APPROVAL == "second")
 
 
-def with_line_breaks(content: str) -> str:
+def normalize_newlines(content: str) -> str:
     """Return a text with normalized line breaks."""
     return content.replace("\r\n", "\n")
 
 
 @transaction.atomic
-def put_in_force(version: PromptVersion, *, by: str) -> None:
+def activate_version(version: PromptVersion, *, by: str) -> None:
     """Activate a version of a prompt. Jobs that start from now on use it.
 
     Do nothing if the version is active already.
@@ -82,7 +82,7 @@ def put_in_force(version: PromptVersion, *, by: str) -> None:
     resource = PromptResource.objects.select_for_update().get(pk=version.resource_id)
     if resource.active_version_id == version.pk:
         return
-    if is_second_asked() and version.pk != resource.previous_version_id:
+    if needs_second_editor() and version.pk != resource.previous_version_id:
         _check_approval(version, by)
     resource.activate(version)
     payload = {"uri": resource.uri, "version": version.number}

@@ -30,13 +30,13 @@ from moments_app.models import (
 from moments_app.models.atom import WHOLE, WRITTEN, content_hash
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
-from moments_app.streams.add_atoms import have_found
+from moments_app.streams.add_atoms import queue_indexing
 from moments_app.streams.known_people import link_corrected
 from moments_app.streams.texts import merged_text, take_out_lines, write_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
 from moments_app.turns.rewording import Rewording, without
-from sessions_app.database.sql import insert_unless_there, lock_rows
+from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
@@ -123,7 +123,7 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
     changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"], turns)]
     if order.kind != Correction.Kind.ENDED:
         changes += _moments(fact, rewording, pks["moment"], turns)
-        changes += _marks(fact, rewording, turns)
+        changes += _turn_marks(fact, rewording, turns)
     return changes
 
 
@@ -138,7 +138,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     Raises:
         CannotCorrect: see `preview`.
     """
-    user = _held(_person_of(fact).pk)
+    user = _lock_person(_person_of(fact).pk)
     fact = MemoryAtom.objects.select_related("user", "stream").get(pk=fact.pk)
     changes = [change for change in preview(fact, order) if change.pk == fact.pk or change.ref not in leave]
     correction = Correction.objects.create(
@@ -151,13 +151,13 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         requested_by=requested_by,
     )
     changes.sort(key=lambda change: change.kind != STREAM)  # change texts before the items in their lines end
-    correction.changes = [_do(change, correction, user) for change in changes]
+    correction.changes = [_apply(change, correction, user) for change in changes]
     _move_parts(correction)
     EpisodeDraft.objects.filter(user=user).delete()  # builds draft them again, from the corrected facts
     correction.save(update_fields=["changes"])
     _settle(correction, Cause(requested_by, correction.reason))
     _touch_person(user)
-    have_found(fact, requested_by=requested_by)
+    queue_indexing(fact, requested_by=requested_by)
     _log("fact_" + str(order.kind), correction, requested_by)
     return correction
 
@@ -169,7 +169,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     Raises:
         CannotCorrect: it was undone already, or the fact has a later correction.
     """
-    user = _held(correction.user_id)
+    user = _lock_person(correction.user_id)
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
@@ -187,7 +187,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     return correction
 
 
-def _held(user: int) -> UserProfile:
+def _lock_person(user: int) -> UserProfile:
     """Lock a person and their streams, to prevent consolidations between reading and writing a text."""
     person = UserProfile.objects.locked().get(pk=user)
     lock_rows(MemoryStream.objects.filter(user=user))
@@ -288,7 +288,7 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
     return as_corrected(with_text(_person_of(fact), turns))
 
 
-def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
+def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
     """Return a mark for each turn that states the wrong fact. Engines then read the turn as corrected.
 
     The source turns of the fact may use other words: "Oscar, my guinea pig".
@@ -307,7 +307,7 @@ def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> 
 # --- changes ---
 
 
-def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, Any]:
+def _apply(change: Change, correction: Correction, user: UserProfile) -> dict[str, Any]:
     """Make a change, and return the data to undo it."""
     kept = asdict(change)
     if change.kind in (FACT, STREAM):
@@ -332,8 +332,8 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
     take_out_lines([atom], cause)
-    right = _right(atom, change.after, correction) if change.after else None
-    is_new = right is not None and insert_unless_there(right)
+    right = _replacement(atom, change.after, correction) if change.after else None
+    is_new = right is not None and insert_if_missing(right)
     if right and not is_new:
         right = MemoryAtom.objects.like(right).first()
     MemoryAtom.objects.filter(pk=atom.pk).change(
@@ -358,7 +358,7 @@ def _move_parts(correction: Correction) -> None:
             parts.change(StatementChange.Action.MERGED, cause, merged_into_id=change["made"])
 
 
-def _right(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
+def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
     """Return the replacement of a wrong fact. It has the same times, but is known only since the correction."""
     is_line = atom.position is not None
     state = MemoryAtom.State.LINE if is_line else MemoryAtom.State.ACTIVE

@@ -29,7 +29,7 @@ from moments_app.models import (
 from moments_app.moments.delete import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
-from moments_app.streams.texts import first_given
+from moments_app.streams.texts import first_consolidated
 from moments_app.streams.timeline import ended_by
 from sessions_app import lexemes
 from sessions_app.models import Event, Message, Session, UserProfile
@@ -169,18 +169,18 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
     if start < kept_from:
         again = [*held, *(m for m in own if m.job_id in drafted_by and m.first_sequence >= kept_from)]
         first = min((m.first_sequence for m in again), default=session.last_sequence + 1)
-        if not _any_tells([m for m in own if start <= m.first_sequence < first], session, sequences):
+        if not _any_quotes([m for m in own if start <= m.first_sequence < first], session, sequences):
             start = first  # earlier moments can't be rebuilt, because their turns are gone
     return list(own.filter(first_sequence__gte=start).order_by("pk"))
 
 
-def _any_tells(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
+def _any_quotes(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
     """Return whether a moment contains words that occur in these turns but not in the moment's own other turns."""
     said = _stems_of(Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True))
-    return any(_tells(moment, session, sequences, said) for moment in moments)
+    return any(_quotes(moment, session, sequences, said) for moment in moments)
 
 
-def _tells(moment: Moment, session: Session, sequences: Sequence[int], said: AbstractSet[str]) -> bool:
+def _quotes(moment: Moment, session: Session, sequences: Sequence[int], said: AbstractSet[str]) -> bool:
     shared = _stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & said
     own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
     if not own.exists():  # own turns were deleted: look for words that occur in no existing turn
@@ -198,7 +198,9 @@ def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
     if not moments:
         return []
     since = min(moment.starts_at for moment in moments)  # earlier, their turns may have been in other moments
-    telling = Moment.objects.telling_of(session.user_id, since).exclude(pk__in=[moment.pk for moment in moments])
+    telling = Moment.objects.with_journey_since(session.user_id, since).exclude(
+        pk__in=[moment.pk for moment in moments]
+    )
     return list(telling.order_by("pk"))
 
 
@@ -245,7 +247,7 @@ def in_streams(
     """
     releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
     atoms = [*learned, *(release.atom for release in releases if release.atom)]
-    since = first_given(atoms)
+    since = first_consolidated(atoms)
     lines = [line for stream, time in since.items() for line in _written_since(stream, time)]
     people = _known_from(atoms)
     withdrawn: dict[type[Model], Collection[int]] = {
@@ -298,7 +300,7 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
 # --- what can't be rebuilt, because retention deleted its source turns ---
 
 
-def told_of_lost(parts: Sequence[Derived]) -> str:
+def lost_notice(parts: Sequence[Derived]) -> str:
     """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
 
     Args:

@@ -47,7 +47,7 @@ class Remake:
         job.params[self.param] = self.besides(wanted, job.params)
         job.save(update_fields=["params"])
 
-    def call_off(self, session: Session, *, requested_by: str) -> None:
+    def cancel_remake(self, session: Session, *, requested_by: str) -> None:
         """Cancel a waiting rebuild. A job that was requested for other reasons runs without it."""
         job = Job.objects.take_back(self.process, session=session)
         if job and job.params.pop(self.param, None) is not None:
@@ -81,7 +81,7 @@ def waiting_remakes(session: Session) -> dict[str, Any]:
     return {job.process: job.params for job in waiting}
 
 
-def roll_again(session: Session, *, requested_by: str) -> None:
+def request_summary(session: Session, *, requested_by: str) -> None:
     """Queue the session's next summary, based on the latest remaining one."""
     Job.objects.request(RollSummary.name, session, requested_by=requested_by, due_now=True)
 

@@ -116,7 +116,7 @@ class Sentences:
     def __init__(self, said: Retracted) -> None:
         self._said = said
         self._sentences = [_words(sentence) for text in said.texts for sentence in sentences_of(text)]
-        known = self._said_otherwise() if any(self._sentences) else set()
+        known = self._words_elsewhere() if any(self._sentences) else set()
         self._by_mark: dict[str, list[Sentence]] = defaultdict(list)
         for sentence in self._sentences:
             for stem in (stem for word in sentence if known.isdisjoint(word) for stem in word):
@@ -128,7 +128,7 @@ class Sentences:
     def have_marks(self) -> bool:
         return bool(self._by_mark)
 
-    def _said_otherwise(self) -> set[str]:
+    def _words_elsewhere(self) -> set[str]:
         """Return the words of the person's other messages and of earlier answers."""
         others = Message.objects.said().believed().filter(user=self._said.user).exclude(pk__in=self._said.turns)
         before = Q(arrived_at__lt=self._said.since)
@@ -154,7 +154,7 @@ class Sentences:
                 found.append(pk)
         return list(Message.objects.filter(pk__in=found).select_related("session"))
 
-    def are_said_in(self, text: str) -> bool:
+    def occur_in(self, text: str) -> bool:
         """Return whether a text repeats a sentence, or has most of its words or a long number of it.
 
         Unlike `repeated`, this also finds what the person said in another message.

@@ -28,13 +28,13 @@ from moments_app.models import (
     TurnEmbedding,
 )
 from moments_app.moments.delete import take_keys_out
-from moments_app.provenance.derived import Derived, InStreams, derived_from, told_of_lost
+from moments_app.provenance.derived import Derived, InStreams, derived_from, lost_notice
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
     calls_for,
     refresh,
-    roll_again,
+    request_summary,
     waiting_remakes,
 )
 from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
@@ -119,7 +119,7 @@ def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collect
         moment_keys=[moment.key for found in parts for moment in found.moments],
         withdrawn=counts_of(parts),
         engine_calls=consolidations(parts) + calls_of(in_part),
-        lost=told_of_lost(in_part),
+        lost=lost_notice(in_part),
         answers=answers,
         derived=parts,
     )
@@ -147,7 +147,7 @@ def retract(
     """
     answers = lock_answers(by_session(_answers(session, sequences), leave), session)
     locked_person(session.user_id)
-    hold_streams(*(each.atoms.all() for each in (session, *answers)))
+    lock_streams(*(each.atoms.all() for each in (session, *answers)))
     own = answers.pop(session, [])
     made = _retract(session, _with_own(sequences, own), reason=reason, requested_by=requested_by)
     retract_answers(made, answers)
@@ -180,7 +180,7 @@ def _retract(session: Session, sequences: Sequence[int] | None, *, reason: str, 
         first = min(moment.first_sequence for moment in found.moments)
         found.session.last_moment_message_idx = first - 1 if first else None
     recount(found.session)
-    _make_again(retraction, found, is_whole=sequences is None)
+    _queue_rebuilds(retraction, found, is_whole=sequences is None)
     log_event("memory_retracted", retraction, requested_by)
     return retraction
 
@@ -216,7 +216,7 @@ def locked_person(user_id: int) -> UserProfile:
     return user
 
 
-def hold_streams(*items: QuerySet[MemoryAtom]) -> None:
+def lock_streams(*items: QuerySet[MemoryAtom]) -> None:
     """Lock the streams whose texts may contain some items, to prevent consolidations while dependent rows are found.
 
     All are locked at once, after the person, because people share shards.
@@ -380,7 +380,7 @@ def _engine_calls(found: Derived) -> int:
 def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Store the dependent rows. Then remove them from their tables, and from the rows that stay."""
     withdraw_in_streams(retraction, found)
-    _keep(retraction, [found.mentions, found.journeys, [found.session]])
+    _store_former_values(retraction, [found.mentions, found.journeys, [found.session]])
     withdraw_rows(retraction, [found.moments, found.drafts, found.summaries, found.events])
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(found.session.user_id, found.moments)
@@ -399,10 +399,10 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     StatementChange.objects.record(StatementChange.Action.RETRACTED, cause, [(atom, {}) for atom in found.atoms])
     history = list(StatementChange.objects.filter(statement__in=[*found.atoms, *found.lines]).order_by("pk"))
     withdrawn: list[Sequence[Model]] = [found.corrections, history, found.atoms, found.people]
-    rewritten = [streams, _given_to(found), found.releases, sources, found.reopened, marks]
+    rewritten = [streams, _lock_other_atoms(found), found.releases, sources, found.reopened, marks]
     withdraw_rows(retraction, reversed(found.others.values()))
     retraction.items.keep(retraction, found.lines)
-    _keep(retraction, rewritten)
+    _store_former_values(retraction, rewritten)
     withdraw_rows(retraction, withdrawn)
     Release.objects.filter(pk__in=_pks(found.releases)).update(
         revoked_at=retraction.created_at, revoked_by=retraction.actor
@@ -415,7 +415,7 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     touch([*found.atoms, *found.reopened, *changed])
 
 
-def _keep(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
+def _store_former_values(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
     """Store the former values of rows that stay."""
     for rows in rewritten:
         retraction.items.keep(retraction, rows, is_rewritten=True)
@@ -430,7 +430,7 @@ def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) 
         _delete(rows)
 
 
-def _given_to(found: InStreams) -> Iterator[MemoryAtom]:
+def _lock_other_atoms(found: InStreams) -> Iterator[MemoryAtom]:
     """Lock and yield the other atoms that these consolidations may have changed."""
     for stream, time in sorted(found.since.items()):
         given = changed_since(stream, time).exclude(pk__in=_pks(found.atoms))
@@ -460,14 +460,14 @@ def recount(session: Session) -> None:
 # --- rebuilding the rest ---
 
 
-def _make_again(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
+def _queue_rebuilds(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
     """Queue the jobs that rebuild withdrawn data from its other sources."""
     session, by = found.session, retraction.actor
     if not is_whole:
         if found.moments:
             MOMENTS.ask(session, max(moment.last_sequence for moment in found.moments), requested_by=by)
         if found.summaries:
-            roll_again(session, requested_by=by)
+            request_summary(session, requested_by=by)
         if found.ranges:
             MEMORIES.ask(session, found.ranges, requested_by=by)
     refresh(retraction, found.streams)

@@ -28,8 +28,8 @@ from moments_app.provenance.retract import (
     consolidations,
     counts_of,
     found_in,
-    hold_streams,
     lock_answers,
+    lock_streams,
     locked_person,
     log_event,
     retract_answers,
@@ -157,7 +157,7 @@ def retract_items(
     whose = _locked(owner)
     # A release locks its candidates first too, so releases that are in progress now are found below.
     list(named.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
-    hold_streams(named.atoms(owner), *(session.atoms.all() for session in answers))
+    lock_streams(named.atoms(owner), *(session.atoms.all() for session in answers))
     found = _found(owner, named)
     retraction = Retraction.objects.create(
         **whose,

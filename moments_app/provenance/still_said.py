@@ -80,7 +80,7 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
     for question in questions:
         for envelope in _contexts(user, question.text, question.session or last):
             for line in _lines(question.text, envelope):
-                if line.text not in lines and sentences.are_said_in(line.text):
+                if line.text not in lines and sentences.occur_in(line.text):
                     lines[line.text] = line
     waiting = Job.objects.open().filter(user=user, requested_by=retraction.actor).count()
     return StillSaid(questions, list(lines.values()), waiting)
@@ -164,7 +164,7 @@ def _of_contexts(retraction: Retraction, said: Retracted, sentences: Sentences) 
 
 def _is_said(context: KeptContext, sentences: Sentences) -> bool:
     lines = (line.text for layer in context.layers if layer.name != "query" for line in layer.lines)
-    return any(map(sentences.are_said_in, lines))
+    return any(map(sentences.occur_in, lines))
 
 
 def _distinct(questions: Iterator[Question]) -> Iterator[Question]:

@@ -46,7 +46,7 @@ from moments_app.provenance.remake import (
     REMAKES,
     Remake,
     refresh,
-    roll_again,
+    request_summary,
 )
 from moments_app.provenance.retract import (
     CannotRetract,
@@ -153,12 +153,12 @@ def _refuse(retraction: Retraction) -> None:
     alike = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
     owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
     newer = Retraction.objects.standing().filter(owner | alike, pk__gt=retraction.pk).order_by("-pk")
-    newer = newer.exclude(requested_by__in=_passed_over(retraction))
+    newer = newer.exclude(requested_by__in=_ignorable_requesters(retraction))
     if last := next((each for each in newer if not each.is_left), None):
         raise CannotRetract(f"There is a newer retraction. Undo {last.retraction_id} first.")
 
 
-def _passed_over(retraction: Retraction) -> list[str]:
+def _ignorable_requesters(retraction: Retraction) -> list[str]:
     """Return the `requested_by` of newer retractions that may remain: those of answers that can't be restored."""
     return [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
 
@@ -179,7 +179,7 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     was = retraction.items.of(Session).get().data
     sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
     for remake in REMAKES:
-        remake.call_off(session, requested_by=retraction.actor)
+        remake.cancel_remake(session, requested_by=retraction.actor)
     remade = _remove_moments(retraction, session, sequences)
     retraction.turns().update(retracted_at=None)
     _put_streams_back(retraction, cause, _remove_formed(retraction, session, cause))
@@ -192,10 +192,10 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     session.embedded_to = min(session.embedded_to, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
-    formed = _missed(session, sequences, was)
+    formed = _unformed_ranges(session, sequences, was)
     _ask_for(retraction, session, {MOMENTS: remade.built_to, MEMORIES: formed})
     if has_summaries:
-        roll_again(session, requested_by=retraction.actor)
+        request_summary(session, requested_by=retraction.actor)
 
 
 # --- moments ---
@@ -378,7 +378,7 @@ def _put_people_back(retraction: Retraction) -> None:
 # --- what else is derived ---
 
 
-def _missed(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[SequenceRange]:
+def _unformed_ranges(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[SequenceRange]:
     """Return the turns that formations have passed over since the retraction."""
     formed = -1 if was["last_formation_sequence"] is None else was["last_formation_sequence"]
     return [(sequence, sequence) for sequence in sequences if formed < sequence <= session.formed_to]

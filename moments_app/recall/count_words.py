@@ -13,7 +13,7 @@ from django.db.models import F
 
 from moments_app.jobs.process import Asked, ClaimLost, Lane, Process, ProcessInput, Progress, Skipped, Timing
 from moments_app.models import Job, Vocabulary
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Session
 
 GROWTH = 0.1  # share of all memory; after less growth, words are not recounted
@@ -105,7 +105,7 @@ class CountWords(Process[CountInput, None]):
 
 def count(input: CountInput) -> Vocabulary:
     """Count the words in the caller's transaction."""
-    insert_unless_there(Vocabulary(user_id=input.user, stream_id=input.stream))
+    insert_if_missing(Vocabulary(user_id=input.user, stream_id=input.stream))
     vocabulary = Vocabulary.objects.select_for_update().get(user_id=input.user, stream_id=input.stream)
     _count_from_now(input.user)
     with connection.cursor() as cursor:

@@ -51,7 +51,7 @@ from moments_app.jobs.process import (
 from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
 from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
 from moments_app.models.job import CannotChange
-from moments_app.recall.request_vectors import Text, Vectors, vectors_side_by_side
+from moments_app.recall.request_vectors import Text, Vectors, vectors_in_parallel
 from moments_app.turns.engine_input import end_of_round
 from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from sessions_app.models import Message, Session, UserProfile
@@ -137,9 +137,9 @@ class Embed(Process[EmbedInput, Vectors]):
             EngineError: some of the calls failed.
         """
         progress(0, len(input.texts))
-        answered = vectors_side_by_side(input.texts, engine, progress)
+        answered = vectors_in_parallel(input.texts, engine, progress)
         if answered.error:
-            keep_answered(input.model, answered.made)
+            save_received(input.model, answered.made)
             raise answered.error
         return answered.made
 
@@ -385,7 +385,7 @@ def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Ski
 # --- commit ---
 
 
-def keep_answered(model: EmbeddingModel, made: Vectors) -> None:
+def save_received(model: EmbeddingModel, made: Vectors) -> None:
     """Save the received vectors of texts whose job continues with others."""
     if made:
         with transaction.atomic():

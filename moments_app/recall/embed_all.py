@@ -15,7 +15,7 @@ from moments_app.jobs.process import Asked, ClaimLost, Lane, Process, ProcessInp
 from moments_app.jobs.runner import recorder
 from moments_app.models import EmbeddingModel, Job
 from moments_app.recall import embed
-from moments_app.recall.request_vectors import vectors_side_by_side
+from moments_app.recall.request_vectors import vectors_in_parallel
 from sessions_app.clock import database_now
 
 SECONDS = 60.0  # per run; then other jobs get a turn
@@ -40,7 +40,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
 
     def caller(self, job: Job) -> Caller | None:
         """Return the embedded server if some texts lack a vector of its model."""
-        model = unfilled()
+        model = incomplete_model()
         return embedding_model(model.recipe) if model else None
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
@@ -50,7 +50,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
             EngineError: the server failed.
             Waits: more texts are left.
         """
-        model, caller = unfilled(), self.caller(job)
+        model, caller = incomplete_model(), self.caller(job)
         if model is None or caller is None:
             return Skipped("every text already has a vector from the model")
         waiting = sum(embed.without_vector(kind, model).count() for kind in embed.kinds())
@@ -58,8 +58,8 @@ class EmbedAll(Process[EmbedAllInput, None]):
         done, until = 0, time.monotonic() + SECONDS
         for kind in embed.kinds():
             for texts in embed.batches(kind, model):
-                answered = vectors_side_by_side(texts, embedder)
-                embed.keep_answered(model, answered.made)
+                answered = vectors_in_parallel(texts, embedder)
+                embed.save_received(model, answered.made)
                 if answered.error:
                     raise answered.error
                 done += len(texts)
@@ -70,7 +70,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
 
     def claim(self, job: Job) -> EmbedAllInput | Skipped:
         """Return the model to activate: `prepare` has embedded every text with it."""
-        model = unfilled()
+        model = incomplete_model()
         return EmbedAllInput(None, model) if model else Skipped("every text already has a vector from the model")
 
     def think(self, input: EmbedAllInput, engine: None, progress: Progress) -> None:
@@ -85,14 +85,14 @@ class EmbedAll(Process[EmbedAllInput, None]):
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
         """Queue the job if some texts lack a vector of the embedded model."""
-        if not unfilled():
+        if not incomplete_model():
             return Asked(0)
         if not dry_run:
             Job.objects.request(self.name, requested_by=self.name)
         return Asked(1)
 
 
-def unfilled() -> EmbeddingModel | None:
+def incomplete_model() -> EmbeddingModel | None:
     """Return the embedded server's model if some texts lack a vector of it."""
     model = EmbeddingModel.objects.in_use() if settings.EMBEDDING.is_embedded else None
     return None if model is None or model.is_filled else model

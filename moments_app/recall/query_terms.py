@@ -85,7 +85,7 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     terms = [_term(word, counts, is_counted=not uncounted, is_time=word.word in times) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
     words = QueryWords(shards, counted, terms, int(uncounted or 0), distinct, span)
-    meant = meant_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
+    meant = guessed_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
     return replace(words, terms=[*terms, *meant])
 
 
@@ -139,7 +139,7 @@ LAST, FIRST = 4, 5  # minimum letters of a compound's last part, which carries t
 REST = 3  # minimum letters of the rest of the compound
 
 
-def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
+def guessed_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
     """Return the known words that unknown words among `terms` may stand for. Runs at most one query.
 
     Args:

@@ -62,7 +62,7 @@ class Answered:
     error: EngineError | None = None
 
 
-def vectors_side_by_side(
+def vectors_in_parallel(
     texts: Sequence[Text], embedder: "Embedder", progress: Callable[[int, int], object] = lambda done, total: None
 ) -> Answered:
     """Return the vectors of texts. Sends `EMBEDDING__BATCH_SIZE` texts per call, and several calls in parallel.
@@ -73,11 +73,11 @@ def vectors_side_by_side(
     """
     size = settings.EMBEDDING.batch_size
     batches = deque(texts[start : start + size] for start in range(0, len(texts), size))
-    asking = _Asking(batches, embedder)
+    asking = _BatchThreads(batches, embedder)
     asking.begin(min(embedder.calls_at_once, len(batches)))
     answered = Answered()
     for outcome in asking.outcomes():
-        _take_in(answered, outcome, embedder)
+        _collect(answered, outcome, embedder)
         progress(len(answered.made), len(texts))
     answered.left += [text for batch in batches for text in batch]
     return answered
@@ -90,7 +90,7 @@ class _Outcome:
     calls: list[CallRecord]
 
 
-class _Asking:
+class _BatchThreads:
     """Threads that send one batch after another, until none is left or a call fails.
 
     They are daemon threads, so a worker can exit without waiting for the endpoint.
@@ -136,7 +136,7 @@ class _Asking:
             return _Outcome(batch, error, calls)
 
 
-def _take_in(answered: Answered, outcome: _Outcome, embedder: "Embedder") -> None:
+def _collect(answered: Answered, outcome: _Outcome, embedder: "Embedder") -> None:
     """Record the calls of a batch, and add its vectors.
 
     Raises:

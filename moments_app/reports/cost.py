@@ -62,7 +62,7 @@ def _figures(used: Used) -> tuple[Any, ...]:
     return used.calls, used.failed, used.tokens_in, used.tokens_out, used.usd, used.unpriced
 
 
-def in_all(rows: Sequence[tuple[Any, ...]]) -> Used:
+def total_usage(rows: Sequence[tuple[Any, ...]]) -> Used:
     """Return the total usage of rows. The last element of each is its `Used`."""
     return sum((row[-1] for row in rows), Used())
 
@@ -98,7 +98,7 @@ class PersonCost:
 
     @property
     def whole(self) -> Used:
-        return in_all(self.months)
+        return total_usage(self.months)
 
 
 def cost_of_person(user: UserProfile, calls: QuerySet[EngineCall]) -> PersonCost:
@@ -157,7 +157,7 @@ class SiteCost:
 
     @property
     def whole(self) -> Used:
-        return in_all(self.days)
+        return total_usage(self.days)
 
     @property
     def by_day(self) -> list[tuple[date, int, Used]]:
@@ -173,14 +173,14 @@ class SiteCost:
         used: dict[str, Used] = {}
         for _, purpose, its in self.days:
             used[purpose] = used.get(purpose, Used()) + its
-        return _dearest([*used.items()])
+        return _by_cost([*used.items()])
 
     @property
     def tokens_said(self) -> int:
         return sum(self.said.values())
 
     @property
-    def sent_for_said(self) -> float | None:
+    def input_tokens_per_turn_token(self) -> float | None:
         """The input tokens of models per token of new turns; None without new turns."""
         return self.whole.tokens_in / self.tokens_said if self.tokens_said else None
 
@@ -194,8 +194,8 @@ def site_cost() -> SiteCost:
         days=_by_day(calls),
         said=_said(since),
         applications=_by_application(calls),
-        people=_dearest(_summed(calls.filter(job__user__isnull=False), "job__user", "job__user__user_id"))[:DEAREST],
-        prompts=_dearest(
+        people=_by_cost(_summed(calls.filter(job__user__isnull=False), "job__user", "job__user__user_id"))[:DEAREST],
+        prompts=_by_cost(
             _summed(
                 calls.filter(prompt_version__isnull=False),
                 "prompt_version__resource",
@@ -224,11 +224,11 @@ def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, 
         whose_name=Coalesce("job__user__application__name", "job__stream__application__name"),
     )
     return [
-        (pk, name or "all applications", used) for pk, name, used in _dearest(_summed(whose, "whose", "whose_name"))
+        (pk, name or "all applications", used) for pk, name, used in _by_cost(_summed(whose, "whose", "whose_name"))
     ]
 
 
-def _dearest(rows: list[tuple[Any, ...]]) -> list[Any]:
+def _by_cost(rows: list[tuple[Any, ...]]) -> list[Any]:
     """Sort rows by cost, then by tokens, highest first."""
     return sorted(rows, key=lambda row: (-row[-1].usd, -row[-1].tokens_in, str(row[0])))
 

@@ -28,7 +28,7 @@ FAILED_READ, ANSWERED_READ = 500, 1_500  # newest calls that are compared
 JOBS_READ = 20_000  # groups of jobs, by failure and person; if there are more, the numbers are minimums
 WITHIN = timedelta(days=1)  # period whose calls are read
 LONE_FAILURES = 3  # failed calls that make a person the cause, if calls about others succeed in between
-APART = 3  # maximum people with separate incidents; if there are more, they share one
+MAX_SEPARATE = 3  # maximum people with separate incidents; if there are more, they share one
 NAMED = 3  # people whom an incident names
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -68,7 +68,7 @@ class Incident:
 
     parts: Parts
     since: datetime
-    lone: Mapping[str, set[int]]
+    single_person: Mapping[str, set[int]]
     by_process: Counter[tuple[str, str]] = field(default_factory=Counter)
     by_failure: Counter[FailureGroup] = field(default_factory=Counter)
     by_person: Counter[int] = field(default_factory=Counter)
@@ -147,7 +147,7 @@ class Incident:
     def stalled(self) -> JobQuerySet:
         """Return its jobs that failed or wait for a retry. Jobs that only wait for its circuits are not among them."""
         jobs = Job.objects.stalled().filter(failure__in=list(self.by_failure))
-        alone = (Q(failure__engine=engine, user__in=people) for engine, people in self.lone.items())
+        alone = (Q(failure__engine=engine, user__in=people) for engine, people in self.single_person.items())
         of_lone = reduce(or_, alone, Q(pk__in=()))
         return jobs.filter(of_lone, user__in=list(self.by_person)) if self.is_of_people else jobs.exclude(of_lone)
 
@@ -185,7 +185,7 @@ class _Grouping:
         self._rows = [row for row in _stalled() if row["failure"] in groups]  # others failed after the groups were read
         self._calls = _Calls({group.engine for group in groups.values()} | {circuit.engine for circuit in circuits})
         self._lone = self._lone_people()
-        self._is_many = len(set().union(*self._lone.values())) > APART
+        self._is_many = len(set().union(*self._lone.values())) > MAX_SEPARATE
         self._found: dict[Parts, Incident] = {}
 
     def incidents(self) -> list[Incident]:
@@ -215,14 +215,14 @@ class _Grouping:
         for row in self._rows:
             key = self._groups[row["failure"]].engine, row["user"]
             has_failed[key] = has_failed.get(key, False) or row["status"] == Job.Status.FAILED
-        lone: dict[str, set[int]] = defaultdict(set)
+        single_person: dict[str, set[int]] = defaultdict(set)
         for (engine, person), failed in has_failed.items():
             if self._calls.is_lone(engine, person, at_least=2 if failed else LONE_FAILURES):
-                lone[engine].add(person)
+                single_person[engine].add(person)
         for circuit in self._circuits:
             if person := _person_of(circuit):
-                lone[circuit.engine].add(person)
-        return lone
+                single_person[circuit.engine].add(person)
+        return single_person
 
     def _at(self, parts: Parts, since: datetime) -> Incident:
         incident = self._found.setdefault(parts, Incident(parts, since, self._lone))
@@ -257,9 +257,9 @@ class _Grouping:
             incident.failed_calls = [call for call in calls.failed if str(call.version) == incident.parts[1]]
             incident.answered_calls = calls.answered
         else:
-            lone = {(engine, person) for engine in engines for person in self._lone.get(engine, ())}
+            single_person = {(engine, person) for engine in engines for person in self._lone.get(engine, ())}
             incident.failed_calls, incident.answered_calls = (
-                [call for call in some if call.engine in engines and (call.engine, call.person) not in lone]
+                [call for call in some if call.engine in engines and (call.engine, call.person) not in single_person]
                 for some in (calls.failed, calls.answered)
             )
 

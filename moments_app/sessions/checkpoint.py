@@ -25,7 +25,7 @@ from moments_app.models.atom import content_hash
 from moments_app.models.correction import CorrectionState
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
-from moments_app.streams.add_atoms import add_atoms, belonging_to
+from moments_app.streams.add_atoms import add_atoms, owner_columns
 from moments_app.turns.corrected import Told, texts_as_corrected
 from moments_app.turns.engine_input import engine_turn, split_turns
 from moments_app.turns.platform_text import drop_platform_text
@@ -253,7 +253,7 @@ def _last_round(turns: Sequence[Turn]) -> list[str]:
 # --- commit ---
 
 
-def leave_digest(job: Job, session: Session, input: DigestInput, digested: Digested) -> dict[str, Any]:
+def write_digest(job: Job, session: Session, input: DigestInput, digested: Digested) -> dict[str, Any]:
     """Write the results of a digest, in the caller's transaction. Return the data for the job's result."""
     last = input.turns.stop - 1
     told = digested.context, digested.lessons, input.turns
@@ -287,7 +287,7 @@ def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
 def _atom(stream: MemoryStream, lesson: str, job: Job, input: DigestInput, digested: Digested) -> MemoryAtom:
     return MemoryAtom(
         stream=stream,
-        **belonging_to(stream, input.session.user),
+        **owner_columns(stream, input.session.user),
         atom_type=MemoryAtom.Type.OBSERVATION,
         content=lesson,
         content_hash=content_hash(lesson),

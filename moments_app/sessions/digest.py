@@ -31,8 +31,8 @@ from moments_app.sessions.checkpoint import (
     digest,
     digest_input,
     digester,
-    leave_digest,
     live_turns,
+    write_digest,
 )
 from moments_app.turns.engine_input import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
@@ -78,7 +78,7 @@ class DigestSession(Process[DigestInput, Digested]):
             raise Moved("The live window changed while the engine was working.")
         user = UserProfile.objects.locked().get(pk=session.user_id)
         refuse_corrected(user, input.corrections)
-        complete(job, "session_digested", leave_digest(job, session, input, answer))
+        complete(job, "session_digested", write_digest(job, session, input, answer))
 
     def rewind(self, job: Job) -> bool:
         session = session_of(job)

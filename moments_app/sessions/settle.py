@@ -126,7 +126,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """
         own = closed_model(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
-        if circuit and not circuit.lets_in(job):
+        if circuit and not circuit.admits(job):
             raise Waits(database_now(), circuit.why, circuit)
         return None
 
@@ -397,7 +397,7 @@ def _clear(session: Session) -> None:
         session.formed_to, session.formed_message_count = session.last_sequence, session.message_count
         session.formed_weighted_tokens = session.weighted_tokens
     session.live_from_sequence, session.live_tokens = session.last_sequence + 1, 0
-    session.summarised_to = max(session.summarised_to, session.last_sequence)
+    session.summarized_to = max(session.summarized_to, session.last_sequence)
     session.status = Session.Status.CLEARED
 
 

@@ -22,7 +22,7 @@ from moments_app.models.atom import BY_IMPORT, content_hash
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.known_people import link_people
 from moments_app.streams.timeline import settle, touch
-from sessions_app.database.sql import insert_those_missing, lock_rows
+from sessions_app.database.sql import insert_missing, lock_rows
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
@@ -70,7 +70,7 @@ def add_to_each(
     added: list[MemoryAtom] = []
     settled: list[MemoryAtom] = []
     for atoms in _without_repetitions(unsaid):
-        new = insert_those_missing(atoms, named_by="atom_id")
+        new = insert_missing(atoms, named_by="atom_id")
         settled += settle(new, Cause(requested_by))
         added += new
     if added:
@@ -81,7 +81,7 @@ def add_to_each(
         for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
         for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
-            have_found(atom, requested_by=requested_by)
+            queue_indexing(atom, requested_by=requested_by)
     return added
 
 
@@ -102,7 +102,7 @@ def _without_repetitions(atoms: Sequence[MemoryAtom]) -> list[list[MemoryAtom]]:
     return groups
 
 
-def belonging_to(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
+def owner_columns(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
     """Return the owner columns of an atom that was learned from a person.
 
     Args:
@@ -114,14 +114,14 @@ def belonging_to(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
 
 def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
     """Return the atoms except ended or corrected ones, and candidates that their shard already has for everyone."""
-    said = _said_to_everybody([atom for atom in atoms if atom.is_candidate])
+    said = _already_shared([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
     left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
-    over = _over_since(left)
+    over = _ended_since(left)
     return [atom for atom in left if atom not in over and not _is_corrected(atom, corrected)]
 
 
-def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
+def _already_shared(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
     """Return the shard and the text hash of each candidate whose text the shard already contains for everyone."""
     if not candidates:
         return set()
@@ -133,7 +133,7 @@ def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]
     return set(shared.values_list("stream_id", "content_hash"))
 
 
-def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+def _ended_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
     """Return the atoms that the same turns stated before and that have ended since. Runs one query."""
     sourced = [atom for atom in atoms if atom.source_message_ids and atom.user_id is not None]
     if not sourced:
@@ -170,13 +170,13 @@ def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
     return read != atom.content
 
 
-def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:
+def process_manual_change(atom: MemoryAtom, *, requested_by: str) -> None:
     """Settle the timeline of an item that was added or changed manually, and queue the jobs that index it."""
     touch([atom, *settle([atom], Cause(requested_by))])
-    have_found(atom, requested_by=requested_by)
+    queue_indexing(atom, requested_by=requested_by)
 
 
-def have_found(atom: MemoryAtom, *, requested_by: str) -> None:
+def queue_indexing(atom: MemoryAtom, *, requested_by: str) -> None:
     """Queue the word count and the embedding of all memories of an item's person or shard."""
     about = whose_memories(atom)
     Job.objects.request("count_words", requested_by=requested_by, **about)

@@ -48,7 +48,7 @@ from moments_app.models.job import JobQuerySet
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.add_atoms import is_due
-from moments_app.streams.texts import CannotUndo, let_wait, next_time, reason_of, set_lines, undo
+from moments_app.streams.texts import CannotUndo, mark_waiting, next_time, reason_of, set_lines, undo
 from sessions_app.database.sql import lock_rows
 
 # The time of a line whose observations are unknown. The line stays, because its content would otherwise be lost.
@@ -301,7 +301,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
             ClaimLost: the job was taken over, or the stream was deleted.
             Moved: the text was edited, or an observation was withdrawn or erased, while the engine was working.
         """
-        stream, shown = _still_there(job, input)
+        stream, shown = _lock_unchanged(job, input)
         time = next_time(stream)
         cause = Cause(f"job:{job.job_id}", reason_of(time))
         absorbed = shown.filter(pk__in=answer.text.carried).count()
@@ -310,7 +310,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         texts = [line.text for line in answer.text.lines]
         rows = set_lines(stream, texts, cause, engine=answer.engine, job=job, consolidated_at=time)
         _merge(answer.text.lines, rows, cause)
-        released = _let_go(stream, input, answer.text, cause)
+        released = _mark_waiting(stream, input, answer.text, cause)
         result = {
             "stream": stream.label,
             "absorbed": absorbed,
@@ -359,7 +359,7 @@ def _pieces(stream: MemoryStream, lines: Sequence[MemoryAtom]) -> list[Piece]:
 # --- commit ---
 
 
-def _still_there(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, MemoryAtomQuerySet]:
+def _lock_unchanged(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, MemoryAtomQuerySet]:
     """Return the locked stream and the observations that the engine received. Raise `Moved` if they have changed."""
     stream = MemoryStream.objects.select_for_update(no_key=True).filter(pk=input.stream.pk).first()
     if stream is None or not job.is_claimed():
@@ -390,8 +390,8 @@ def _merge(lines: Sequence[Line], rows: Sequence[MemoryAtom], cause: Cause) -> N
         )
 
 
-def _let_go(stream: MemoryStream, input: ConsolidationInput, text: ConsolidatedText, cause: Cause) -> int:
+def _mark_waiting(stream: MemoryStream, input: ConsolidationInput, text: ConsolidatedText, cause: Cause) -> int:
     """Mark items as waiting again if their line is no longer in the text. Return their number."""
     gone = stream.atoms.filter(pk__in={pk for piece in input.lines for pk in piece.carries} - text.carried)
-    let_wait(gone.filter(state=MemoryAtom.State.ABSORBED).newest_first(), cause)
+    mark_waiting(gone.filter(state=MemoryAtom.State.ABSORBED).newest_first(), cause)
     return gone.active().count()

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from moments_app.models import Cause, MemoryAtom, MemoryStream, Release, StatementChange
-from moments_app.streams.add_atoms import consolidate_if_due, note_growth
+from moments_app.streams.add_atoms import consolidate_if_due, process_manual_change
 from moments_app.streams.texts import is_carried, line_key
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.database.sql import lock_rows
@@ -127,5 +127,5 @@ def _set(atom: MemoryAtom, action: StatementChange.Action, cause: Cause, **field
 
 def _note_arrival(atom: MemoryAtom, requested_by: str) -> None:
     """Queue the jobs that a new item makes due. The next formation evicts items over the buffer limit."""
-    note_growth(atom, requested_by=requested_by)
+    process_manual_change(atom, requested_by=requested_by)
     consolidate_if_due(atom.stream, requested_by=requested_by)

@@ -28,9 +28,9 @@ from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS
 from moments_app.moments.division import BuildInput, Built, divide, only_request
 from moments_app.prompts import MEMORY_EXTRACTION_URI
-from moments_app.streams.add_atoms import belonging_to
+from moments_app.streams.add_atoms import owner_columns
 from moments_app.streams.known import Known
-from moments_app.streams.known_people import other_speakers, own_name, told_of_themselves
+from moments_app.streams.known_people import other_speakers, own_name, self_described_speaker
 from moments_app.streams.timeline import end_by
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
@@ -383,11 +383,11 @@ def result_of(
 def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput) -> MemoryAtom:
     sources = [input.messages[sequence] for sequence in candidate.sequences]
     draft, session = candidate.draft, input.session
-    other = "" if stream.is_shard else told_of_themselves(draft.text, sources, input.request.others)
+    other = "" if stream.is_shard else self_described_speaker(draft.text, sources, input.request.others)
     about = other or ("" if stream.is_shard else _other_person(draft, input))
     return MemoryAtom(
         stream=stream,
-        **belonging_to(stream, session.user),
+        **owner_columns(stream, session.user),
         atom_type=candidate.atom_type,
         content=draft.text,
         content_hash=content_hash(draft.text),

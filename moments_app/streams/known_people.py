@@ -204,7 +204,7 @@ class People:
             adds: add the person if nobody matches. Otherwise return None, also if several match.
         """
         alike = [one for one in self.known if _is_called(one, named.name)]
-        person = _one_of(alike, named, adds=adds)
+        person = _matching_person(alike, named, adds=adds)
         if person is None and adds:
             person = self._add(person_key(named.name, [one.key for one in self.known]), named.name)
             self.known.append(person)
@@ -223,7 +223,7 @@ def _is_called(person: KnownPerson, name: str) -> bool:
     return name.casefold() in names or is_short_of or has_short
 
 
-def _one_of(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
+def _matching_person(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
     """Return which of several people with the same name is meant."""
     if not named.relationship:
         unrelated = [person for person in alike if not person.relationship] if adds else []
@@ -255,7 +255,7 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
     return next((name for name in names if name.casefold() in own), names[0])
 
 
-def told_of_themselves(text: str, sources: Sequence[Message], others: Collection[str]) -> str:
+def self_described_speaker(text: str, sources: Sequence[Message], others: Collection[str]) -> str:
     """Return the name of another speaker who makes a statement about themselves; blank if the user took part.
 
     Args:

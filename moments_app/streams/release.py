@@ -20,11 +20,11 @@ from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.stream import Defaults
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.texts import take_back
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
-from sessions_app.text.invisible_characters import has_unseen, without_unseen
+from sessions_app.text.invisible_characters import has_invisible, without_invisible
 
 LONGEST = 4_000  # characters of a wording
 SOURCES = 50  # turns of a candidate that a wording is compared with
@@ -56,7 +56,7 @@ def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
     return with_text(found[0].user, found) if found else []
 
 
-def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
+def matching_candidates(candidate: MemoryAtom) -> MemoryAtomQuerySet:
     """Return the candidate, followed by candidates of its shard with the same words, one per person."""
     there = MemoryAtom.objects.active().candidates().filter(stream=candidate.stream_id)
     same = there.filter(content_hash=candidate.content_hash)
@@ -69,7 +69,7 @@ def account_ages(candidate: MemoryAtom) -> list[int]:
 
     Test persons are left out, because an operator speaks for them.
     """
-    people = said_the_same(candidate).filter(user__is_test=False).order_by("-user__created_at")
+    people = matching_candidates(candidate).filter(user__is_test=False).order_by("-user__created_at")
     made = people.values_list("user__created_at", flat=True)[: PEOPLE + 1]
     return [(timezone.now() - at).days for at in made]
 
@@ -85,7 +85,7 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
     Raises:
         CannotRelease: the wording quotes its source or exists already, or the candidate is no longer in memory.
     """
-    wording = checked(wording, said_the_same(candidate)[:PEOPLE])
+    wording = checked(wording, matching_candidates(candidate)[:PEOPLE])
     with transaction.atomic():
         found = _locked_with_same(candidate)
         _review(found)
@@ -138,7 +138,7 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
     with transaction.atomic():
         found = _standing(former)
         kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
-        take_release_back(found, actor)
+        revoke_locked(found, actor)
         return _share(found.stream, wording, kind, _sources(found), actor=actor, note=note, replaces=found)
 
 
@@ -152,7 +152,7 @@ def revoke(release: Release, *, actor: str) -> Release:
         CannotRelease: it was already revoked.
     """
     found = _standing(release)
-    take_release_back(found, actor)
+    revoke_locked(found, actor)
     return found
 
 
@@ -168,7 +168,7 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
     wording = " ".join(wording.replace("\0", "").split())
     if not wording or len(wording) > LONGEST:
         raise CannotRelease(f"wording: enter the text to share, with at most {LONGEST:,} characters.")
-    if has_unseen(wording):
+    if has_invisible(wording):
         raise CannotRelease("wording: the text has invisible characters. Type it by hand.")
     said = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
     if quotes(wording, said):
@@ -179,7 +179,7 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
 def quotes(wording: str, said: Collection[str]) -> bool:
     """Return whether a wording repeats a text, one of its sentences, or `IN_A_ROW` of its words."""
     own = plain_words(wording)
-    texts = [without_unseen(text) for text in said]
+    texts = [without_invisible(text) for text in said]
     return any(_has(text, own) for text in map(plain_words, texts)) or any(
         _has(own, sentence) for text in texts for sentence in _sentences(text)
     )
@@ -215,7 +215,7 @@ def shard_for(shard: MemoryStream, agent_id: str) -> MemoryStream:
         "agent_id": agent_id,
         "name": shard.name,
     }
-    insert_unless_there(MemoryStream(**scope, **settings_of | takes_nothing))
+    insert_if_missing(MemoryStream(**scope, **settings_of | takes_nothing))
     return MemoryStream.objects.get(**scope)
 
 
@@ -243,7 +243,7 @@ def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
     Raises:
         CannotRelease: the candidate is no longer in memory.
     """
-    same = said_the_same(candidate)
+    same = matching_candidates(candidate)
     there = list(same[:PEOPLE])
     UserProfile.objects.hold({atom.user_id for atom in there if atom.user_id})
     list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in there]).order_by("pk"))
@@ -278,14 +278,14 @@ def _standing(release: Release) -> Release:
     return found
 
 
-def take_release_back(release: Release, actor: str) -> None:
+def revoke_locked(release: Release, actor: str) -> None:
     """Revoke a locked release that is in force, and its extension to every agent's users.
 
     Args:
         release: the release, with its stream and item.
     """
     for wider in release.wider.standing().select_related("stream", "atom"):
-        take_release_back(wider, actor)
+        revoke_locked(wider, actor)
     release.revoked_at, release.revoked_by = timezone.now(), actor
     release.save(update_fields=["revoked_at", "revoked_by"])
     if release.atom:

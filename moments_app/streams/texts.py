@@ -86,7 +86,7 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
     return lines
 
 
-def let_wait(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
+def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
     """Mark merged observations as waiting again, unless a newer equal one is waiting."""
     for atom in absorbed:
         is_again = MemoryAtom.objects.like(atom).exists()
@@ -101,7 +101,7 @@ def take_out_lines(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
     lines = MemoryAtom.objects.filter(pk__in=merged, state=MemoryAtom.State.LINE)
     parts = list(MemoryAtom.objects.filter(merged_into__in=lines, state=MemoryAtom.State.ABSORBED).newest_first())
     lines.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
-    let_wait(parts, cause)
+    mark_waiting(parts, cause)
 
 
 # --- consolidations ---
@@ -141,7 +141,7 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
     take_back(stream, last, Cause(requested_by))
 
 
-def first_given(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
+def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
     """Return when a consolidation first received one of the atoms, by stream. Later lines may be derived from it."""
     first: dict[int, datetime] = {}
     for atom in atoms:
@@ -208,7 +208,7 @@ def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], 
         merged = {"state": MemoryAtom.State.ABSORBED, "merged_into_id": line}
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.MERGED, cause, **merged)
     elif atom.state == MemoryAtom.State.ABSORBED:
-        let_wait([atom], cause)
+        mark_waiting([atom], cause)
 
 
 def _changes_since(stream: int, time: datetime) -> StatementChangeQuerySet:

@@ -22,7 +22,7 @@ from moments_app.models.stream import MemoryStream
 from moments_app.streams.known_people import names_of, rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
 from moments_app.streams.texts import take_out_lines
-from sessions_app.database.sql import insert_unless_there, lock_rows
+from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
@@ -251,7 +251,7 @@ def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
     """Ask an operator whether a fact ended another. Return whether the question is new."""
     assert earlier.user_id is not None  # only facts of people end each other
     asked = Contradiction(user_id=earlier.user_id, earlier=earlier, later=later, reason=reason)
-    return insert_unless_there(asked)
+    return insert_if_missing(asked)
 
 
 def _has_timeline(atom: MemoryAtom) -> bool:

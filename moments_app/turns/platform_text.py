@@ -28,7 +28,7 @@ from moments_app.engines.words import plain_words
 from moments_app.models import OwnText
 from moments_app.models.context_receipt import REFRESHED
 from moments_app.turns.corrected import as_corrected
-from sessions_app.database.deferred_writes import WriteBehind
+from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.database.sql import array_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache, cached_by_hash
@@ -86,7 +86,7 @@ class TextLine:
         return ("-" in self.text or "<" in self.text) and _MARK.search(self.text) is not None
 
     @cached_property
-    def is_frame(self) -> bool:
+    def is_heading_or_tag(self) -> bool:
         """Return whether the line is a heading, an address, or consists of tags."""
         head = self.text.lstrip()[:1]
         return head == "#" or (head == "<" and not _TAG.sub("", self.text).strip()) or self.is_address
@@ -176,7 +176,7 @@ def _hash(text: str, is_neutral: bool) -> int | None:
 
 def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
     """Return whether any line would be platform text if all lines had been served. A single plain line never is."""
-    if len(lines) == 1 and not (lines[0].is_marked or lines[0].is_frame):
+    if len(lines) == 1 and not (lines[0].is_marked or lines[0].is_heading_or_tag):
         return False
     return _is_platform_text(lines, lambda _: True)
 
@@ -195,7 +195,7 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
             runs.append([])
     own = [run for run in runs if _is_platform_text([lines[n] for n in run], lambda line: not served[line.hash])]
     # A context has only tags after the query.
-    frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_frame for n in run)]
+    frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_heading_or_tag for n in run)]
     return sorted({place for run in own + frames for place in run})
 
 
@@ -206,11 +206,11 @@ def _is_platform_text(run: Sequence[TextLine], is_memory: Callable[[TextLine], b
     for line in run:
         if line.is_blank:
             continue
-        is_framed |= line.is_frame
-        if not line.is_frame:
+        is_framed |= line.is_heading_or_tag
+        if not line.is_heading_or_tag:
             has_words = True
             plain += line.is_long and is_memory(line)
-        if has_words and (is_framed or plain > 1 or (not line.is_frame and line.is_marked)):
+        if has_words and (is_framed or plain > 1 or (not line.is_heading_or_tag and line.is_marked)):
             return True
     return False
 
@@ -276,7 +276,7 @@ def note_served(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], 
         waiting.note(one)
 
 
-def not_written_yet(user_pk: int) -> dict[int, bool]:
+def unsaved_hashes(user_pk: int) -> dict[int, bool]:
     """Return the lines served to a person that this process has not stored yet, and whether each is only a quote."""
     known: dict[int, bool] = {}
     for one in waiting.waiting():
@@ -313,7 +313,7 @@ def keep(user_pk: int, texts: Iterable[str]) -> None:
     write([ServedTexts(user_pk, list(texts), ())])
 
 
-waiting = WriteBehind("served-lines", write, soon=True)
+waiting = WriteBuffer("served-lines", write, soon=True)
 
 
 # --- recognizing the lines in new turns ---
@@ -358,7 +358,7 @@ def _text(turn: Message | NewMessage) -> str:
 
 def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
     """Return those of the hashes that were served to the person of a session, and whether each is only a quote."""
-    waiting = not_written_yet(session.user_id)
+    waiting = unsaved_hashes(session.user_id)
     with connection.cursor() as cursor:
         cursor.execute(_SERVED_SQL, [session.user_id, array_of(hashes)])
         known: dict[int, bool] = dict(cursor.fetchall())

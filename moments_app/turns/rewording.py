@@ -12,7 +12,7 @@ from moments_app.engines.words import bare, plain_words, words_of
 from moments_app.models.correction import reading
 from sessions_app import lexemes
 
-SAME = 0.7  # minimum share of a fact's words in a sentence that says the same thing
+MIN_SHARED_WORDS = 0.7  # minimum share of a fact's words in a sentence that says the same thing
 LEAST_WORDS = 2  # sentences of a fact with fewer words must match exactly
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
@@ -103,7 +103,7 @@ class Rewording:
             own_plain = plain_words(self.before)
             if own_plain and own_plain in plain_words(text):
                 return True
-        is_alike = bool(own) and len(own & lexemes.stems_in(text, languages)) >= SAME * len(own)
+        is_alike = bool(own) and len(own & lexemes.stems_in(text, languages)) >= MIN_SHARED_WORDS * len(own)
         return is_alike and not self._is_of_another(text, languages)
 
     def _is_of_another(self, sentence: str, languages: tuple[str, ...]) -> bool:

@@ -40,7 +40,7 @@ def name_of(request: HttpRequest, actor: str) -> str:
     )
 
 
-class AskedForAdmin(ReadOnlyAdmin):
+class RequestedAdmin(ReadOnlyAdmin):
     """Base class of admins for rows that an actor requested. `by` names the actor."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

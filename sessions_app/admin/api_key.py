@@ -16,7 +16,7 @@ from unfold.decorators import display
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.links import change_url, link_to, page_url
-from sessions_app.admin.views import FormPage, OperatorView, RowAction, RowPage, asks_first, may_see
+from sessions_app.admin.views import FormPage, OperatorView, RowAction, RowPage, confirm_first, may_see
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, Amounts, Kind, Standing, Subject, today
@@ -297,7 +297,7 @@ class ApiKeyAdmin(PageAdmin):
         return page.page()
 
     @admin.action(description="Revoke selected keys", permissions=["change"])
-    @asks_first(
+    @confirm_first(
         "Requests with these keys are rejected from now on. This can't be undone; clients need new keys.",
         button="Revoke these keys",
     )

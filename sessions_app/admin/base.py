@@ -33,7 +33,7 @@ from sessions_app.lexemes import QUERY_MAX_CHARS
 
 FOUND = 1_000
 # The query parameters that limit a list to one person.
-NAMES_SOMEBODY = {"q", "user_id", "user__id__exact", "session__id__exact"}
+PERSON_PARAMETERS = {"q", "user_id", "user__id__exact", "session__id__exact"}
 
 
 TYPED = (TextFilter, FieldTextFilter, RangeDateFilter)
@@ -189,7 +189,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         title = {"title": capfirst(str(self.opts.verbose_name_plural))}
         response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
         shown = getattr(response, "context_data", {}).get("cl")
-        if shown and (self.tells_of_people or request.GET.keys() & NAMES_SOMEBODY):
+        if shown and (self.tells_of_people or request.GET.keys() & PERSON_PARAMETERS):
             people = (person for row in shown.result_list for person in people_of(row))
             note_reading(request, str(self.opts.verbose_name_plural), people)
         return response

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 
 from sessions_app import lexemes
-from sessions_app.text.invisible_characters import with_unseen_written
+from sessions_app.text.invisible_characters import with_invisible_shown
 
 CHIPS = 4
 GIST = 140  # characters
@@ -91,6 +91,6 @@ def _parts(text: str, start: int, end: int, places: list[tuple[int, int]]) -> It
         yield SafeString("… ")
     for first, last in places:
         if first >= at and last <= end:
-            yield format_html("{}<mark>{}</mark>", *map(with_unseen_written, (text[at:first], text[first:last])))
+            yield format_html("{}<mark>{}</mark>", *map(with_invisible_shown, (text[at:first], text[first:last])))
             at = last
-    yield format_html("{}{}", with_unseen_written(text[at:end]), " …" if end < len(text) else "")
+    yield format_html("{}{}", with_invisible_shown(text[at:end]), " …" if end < len(text) else "")

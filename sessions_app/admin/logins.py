@@ -80,7 +80,7 @@ class SecondFactor(OwnPage):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """Save the key if the code was made with it."""
-        offer = Offer.brought_back(self.login, request.POST.get("offer", ""))
+        offer = Offer.from_form(self.login, request.POST.get("offer", ""))
         if offer is None or second_factor.has_one(self.login):
             return self.page(problem="This page has expired. Scan the new QR code and try again.")
         device = offer.take(self.code())
@@ -123,24 +123,24 @@ class TurnOff(SecondFactor):
         return HttpResponseRedirect(page_url(User, SecondFactor.name))
 
 
-class GiveCode(OwnPage):
+class EnterCode(OwnPage):
     """Asks for the code before any other page."""
 
     route, name, title = "second-factor/code/", "give_code", "Second factor"
     template_name = "operator/logins/give_code.html"
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-        return self._go_on() if self._is_through() else self.page()
+        return self._redirect_to_next() if self._is_done() else self.page()
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-        if self._is_through() or second_factor.verify(request, self.code()):
-            return self._go_on()
+        if self._is_done() or second_factor.verify(request, self.code()):
+            return self._redirect_to_next()
         return self.page(problem=WRONG)
 
     def context(self) -> dict[str, Any]:
         return {"next": self._next()}
 
-    def _is_through(self) -> bool:
+    def _is_done(self) -> bool:
         return second_factor.is_verified(self.request) or not second_factor.has_one(self.login)
 
     def _next(self) -> str:
@@ -149,7 +149,7 @@ class GiveCode(OwnPage):
         is_ours = url_has_allowed_host_and_scheme(asked, {self.request.get_host()}, self.request.is_secure())
         return asked if is_ours else reverse("admin:index")
 
-    def _go_on(self) -> HttpResponse:
+    def _redirect_to_next(self) -> HttpResponse:
         return HttpResponseRedirect(self._next())
 
 
@@ -206,7 +206,7 @@ class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
         SecondFactor,
         RecoveryCodes,
         TurnOff,
-        GiveCode,
+        EnterCode,
         RemoveSecondFactor,
         Invite,
         InviteAgain,

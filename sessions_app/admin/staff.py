@@ -136,7 +136,7 @@ class Deactivate(LoginAction):
     entry, told = "Deactivated.", "can no longer log in."
 
     def do(self, one: User, by: User) -> None:
-        staff.let_in(one, by=by, is_active=False)
+        staff.set_active(one, by=by, is_active=False)
 
 
 class Reactivate(LoginAction):
@@ -146,7 +146,7 @@ class Reactivate(LoginAction):
     entry, told = "Reactivated.", "can log in again."
 
     def do(self, one: User, by: User) -> None:
-        staff.let_in(one, by=by, is_active=True)
+        staff.set_active(one, by=by, is_active=True)
 
 
 class InviteAgain(RowAction[User]):

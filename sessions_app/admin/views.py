@@ -264,7 +264,7 @@ ROWS = 20  # the page lists this many rows, and shows only the number of the oth
 AGAIN = ("action", "select_across", ACTION_CHECKBOX_NAME)  # form fields to submit again after confirmation
 
 
-def asks_first(warning: str, *, button: str) -> Callable[[Action], Action]:
+def confirm_first(warning: str, *, button: str) -> Callable[[Action], Action]:
     """Return a decorator that makes a list's action ask for confirmation.
 
     Args:

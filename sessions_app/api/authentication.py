@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from sessions_app.daily_limits import FRESH
 from sessions_app.database import first_statement
 from sessions_app.models import ApiKey, DailyLimit
-from sessions_app.process_cache import PROVEN, ProcessCache, hash_of
+from sessions_app.process_cache import VERIFIED, ProcessCache, hash_of
 
 SECONDS = FRESH  # entries also record whether custom limits exist, so they expire with the cached limits
 MOST = 10_000  # keys
@@ -106,7 +106,7 @@ class KeyConfirmed(first_statement.Provider):
         unconfirmed = _unconfirmed.get()
         if unconfirmed and isinstance(error.__cause__, errors.DivisionByZero):
             _unconfirmed.set(None)
-            PROVEN.drop(unconfirmed.text)
+            VERIFIED.drop(unconfirmed.text)
             raise AuthenticationFailed(NOT_VALID) from None
 
 

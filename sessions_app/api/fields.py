@@ -68,12 +68,12 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     def run_validation(self, data: Any = empty) -> Any:
         """Return the values of all fields. Skip DRF's validation if no validator concerns several fields."""
-        if type(data) is dict and not self._asks_more:
+        if type(data) is dict and not self._has_cross_field_rules:
             return self.to_internal_value(data)
         return super().run_validation(data)
 
     @cached_property
-    def _asks_more(self) -> bool:
+    def _has_cross_field_rules(self) -> bool:
         """Return whether a validator concerns several fields."""
         return bool(self.validators) or type(self).validate is not serializers.Serializer.validate
 
@@ -100,7 +100,7 @@ class StrictSerializer(serializers.Serializer[Any]):
 
         Faster than DRF's method, which also supports HTML forms.
         """
-        if type(data) is not dict or not self._takes_values_as_named:
+        if type(data) is not dict or not self._has_plain_fields:
             return super().to_internal_value(data)
         values = {}
         for name, field, check in self._checked:
@@ -120,7 +120,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return [(name, field, getattr(self, f"validate_{name}", None)) for name, field in self.fields.items()]
 
     @cached_property
-    def _takes_values_as_named(self) -> bool:
+    def _has_plain_fields(self) -> bool:
         """Return whether all fields are writable and have the same name in the data and in the values."""
         return all(field.source == name and not field.read_only for name, field in self.fields.items())
 

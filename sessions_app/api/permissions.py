@@ -89,7 +89,7 @@ class HasAdminScope(HasScope):
         return "admin"
 
 
-class IsOfService(BasePermission):
+class IsServiceKey(BasePermission):
     """Requires a service key, because the result concerns many people."""
 
     message = "This request needs a service key. The API key belongs to one user."

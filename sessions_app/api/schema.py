@@ -34,7 +34,7 @@ from sessions_app.refusals import Refusal
 Described = dict[str, Any]
 
 PERSON = "user_id"
-ABOUT_NOBODY = "x-about-nobody"  # calls that never need a person
+WITHOUT_PERSON = "x-about-nobody"  # calls that never need a person
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _RETRY = {
@@ -194,7 +194,7 @@ class Schema(AutoSchema):
         return self.view.action == "list" and isinstance(self.view, ListModelMixin)
 
     def get_extensions(self) -> Described:
-        return {} if self.view.needs_person else {ABOUT_NOBODY: True}
+        return {} if self.view.needs_person else {WITHOUT_PERSON: True}
 
     def get_paginated_name(self, serializer_name: str) -> str:
         return f"{serializer_name.removesuffix('Answer').removesuffix('Row')}List"
@@ -272,7 +272,7 @@ def for_services(description: Described) -> Described:
     told = deepcopy(description)
     schemas = told["components"]["schemas"]
     for _, _, operation in operations(told):
-        if ABOUT_NOBODY in operation:
+        if WITHOUT_PERSON in operation:
             continue
         for parameter in operation["parameters"]:
             parameter["required"] = parameter.get("required", False) or parameter["name"] == PERSON

@@ -10,7 +10,7 @@ from sessions_app.api.fields import BooleanField, JsonObjectField, PublicIdField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery, require_scope
 from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Session
 from sessions_app.people.erase import CannotDelete, delete_session
 
@@ -112,7 +112,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Pers
 
     def create(self, request: Request) -> Response:
         """Create a session. If it exists, return it with 200."""
-        is_new = insert_unless_there(Session(user=self.person, **self.validated_data))
+        is_new = insert_if_missing(Session(user=self.person, **self.validated_data))
         return self.created(session_or_404(self.person, self.validated_data["session_id"]), is_new=is_new)
 
     def partial_update(self, request: Request, session_id: str) -> Response:

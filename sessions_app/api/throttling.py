@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
 from sessions_app.api.permissions import key_of
-from sessions_app.daily_limits import call_under_way
+from sessions_app.daily_limits import current_call
 from sessions_app.process_cache import ProcessCache
 
 MOST_KEYS = 10_000
@@ -48,5 +48,5 @@ class DailyLimits(BaseThrottle):
     def allow_request(self, request: Request, view: Any) -> bool:
         """Count the call. Raise LimitReached if it exceeds a limit."""
         if request.auth:
-            call_under_way().begin(key_of(request))
+            current_call().begin(key_of(request))
         return True

@@ -41,7 +41,7 @@ WEB, ADMIN = Role(WEB_ROLE), Role(ADMIN_ROLE)
 _role: ContextVar[Role | None] = ContextVar("role", default=None)
 
 
-def role_taken() -> Role | None:
+def current_role() -> Role | None:
     """Return the role that new transactions take, or None for the role of the login."""
     return _role.get()
 
@@ -57,7 +57,7 @@ def taking(role: Role | None) -> Iterator[None]:
 
 
 @contextmanager
-def behind_requests() -> Iterator[None]:
+def as_background_writer() -> Iterator[None]:
     """Run the block in a role that sees all rows, to write buffered items of many requests."""
     with taking(None if settings.PROCESS == "worker" else ADMIN):
         yield
@@ -170,7 +170,7 @@ def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
             yield from [statement for (statement,) in cursor.fetchall()]
 
 
-def let_roles_work(**_: Any) -> None:
+def grant_privileges(**_: Any) -> None:
     """Grant the roles their privileges, and memberships as far as the tables' owner may."""
     with transaction.atomic(), connection.cursor() as cursor:
         for statement in list(missing()):
@@ -202,7 +202,7 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
 
 
 def create_roles() -> None:
-    """Create missing roles, if the login may. `let_roles_work` grants their memberships."""
+    """Create missing roles, if the login may. `grant_privileges` grants their memberships."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolname FROM pg_roles")
         there = {name for (name,) in cursor.fetchall()}

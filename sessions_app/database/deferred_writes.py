@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
-from sessions_app.database.database_roles import behind_requests
+from sessions_app.database.database_roles import as_background_writer
 
 EVERY = 1.0  # seconds
 SOON = 0.02  # for items that other processes need soon
@@ -23,7 +23,7 @@ AWAY = (OperationalError, InterfaceError, RuntimeError)  # the embedded server r
 logger = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-_all: "list[WriteBehind[Any]]" = []
+_all: "list[WriteBuffer[Any]]" = []
 
 
 @atexit.register
@@ -33,7 +33,7 @@ def stop_all() -> None:
         behind.stop()
 
 
-class WriteBehind(Generic[T]):
+class WriteBuffer(Generic[T]):
     """A buffer and the thread that writes it.
 
     Args:
@@ -78,7 +78,7 @@ class WriteBehind(Generic[T]):
         if not self._writing:
             return
         try:
-            with behind_requests(), transaction.atomic():  # items belong to many people
+            with as_background_writer(), transaction.atomic():  # items belong to many people
                 self._write(self._writing)
             self._is_away = False
         except AWAY as error:

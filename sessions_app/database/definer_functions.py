@@ -19,7 +19,7 @@ from typing import Any
 from django.db import connection
 
 from sessions_app.database.database_roles import FUNCTIONS_ROLE, attempt
-from sessions_app.database.several_servers import tables_elsewhere
+from sessions_app.database.several_servers import remote_tables
 
 SEARCH_PATH = "pg_catalog, public, pg_temp"
 _SEARCHED = "id user_id search_vector"
@@ -169,7 +169,7 @@ def gaps() -> Iterator[Gap]:
         "tables": tables,
         "privileges": privileges,
         "columns": columns,
-        "logs_in": bool(tables_elsewhere()),
+        "logs_in": bool(remote_tables()),
     }
     for what, question in _QUESTIONS:
         with connection.cursor() as cursor:

@@ -22,11 +22,11 @@ spread_tables: list[Callable[[], Sequence[str]]] = []
 _readers: list[Reader] = []
 
 
-def tables_elsewhere() -> list[str]:
+def remote_tables() -> list[str]:
     return [table for tables in spread_tables for table in tables()]
 
 
-def send_reads(reader: Reader) -> None:
+def set_reader(reader: Reader) -> None:
     """Register a reader for pages and exports."""
     _readers[:] = [reader]
 

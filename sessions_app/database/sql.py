@@ -105,7 +105,7 @@ def first(
 # --- inserts ---
 
 
-def insert_unless_there(instance: Model) -> bool:
+def insert_if_missing(instance: Model) -> bool:
     """Insert a row, unless a unique constraint is violated.
 
     If another transaction is adding the same row, wait for it.
@@ -119,7 +119,7 @@ def insert_unless_there(instance: Model) -> bool:
     return True
 
 
-def insert_those_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
+def insert_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
     """Insert rows of one table with one statement. Skip rows that violate a unique constraint.
 
     Args:
@@ -154,7 +154,7 @@ def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list
     return rows
 
 
-def insert_as_they_are(instances: Sequence[Model]) -> None:
+def insert_raw(instances: Sequence[Model]) -> None:
     """Insert rows of one table with their own times, including those that Django would set itself.
 
     The instances get their primary keys. No signal is sent.

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from psycopg import Connection, Notify
 
-from sessions_app.database.deferred_writes import WriteBehind
+from sessions_app.database.deferred_writes import WriteBuffer
 
 IDLE = 30.0  # maximum seconds between two polls of an idle worker, or of the watchdog's threads
 
@@ -59,11 +59,11 @@ def _notify(channels: list[Channel]) -> None:
 
 
 _SENDS = {channel: partial(_send, channel) for channel in Channel}
-_behind = WriteBehind("wake", _notify, soon=True)
+_behind = WriteBuffer("wake", _notify, soon=True)
 
 
-class Waker:
-    """Wakes a `Bell` from other threads of this process, without blocking them."""
+class ThreadWaker:
+    """Wakes a `NotificationListener` from other threads of this process, without blocking them."""
 
     def __init__(self) -> None:
         self.reading, self._writing = os.pipe()
@@ -74,7 +74,7 @@ class Waker:
             os.write(self._writing, b"!")
 
 
-class Bell:
+class NotificationListener:
     """Waits for notifications on this process's database connection.
 
     Args:

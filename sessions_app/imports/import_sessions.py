@@ -131,7 +131,7 @@ def import_sessions(
 
     def take(statements: list[Statement]) -> None:
         with transaction.atomic():
-            added = _hand_on(statements, application)
+            added = _import_statements(statements, application)
             transaction.set_rollback(dry_run)
         imported.facts += added
         imported.known_facts += len(statements) - added
@@ -171,7 +171,7 @@ def _messages(
         take(waiting)
 
 
-def _hand_on(statements: list[Statement], application: int) -> int:
+def _import_statements(statements: list[Statement], application: int) -> int:
     """Send statements to the memory app. Return how many were new."""
     people = UserProfile.objects.ensure_held({one.user_id for one in statements}, application)
     answers: list[Any] = statements_imported.send(sender=None, people=people, statements=statements)
@@ -251,7 +251,7 @@ class _Known:
             for record in batch
         ]
         self._stored: dict[int | None, SaidById] = defaultdict(dict)
-        for pk, external_id, role, tool_name, said_hash in _sent_as(sent):
+        for pk, external_id, role, tool_name, said_hash in by_external_ids(sent):
             # Messages that older versions archived have no hash, and can't be compared.
             self._stored[pk][external_id] = Said(role, tool_name, said_hash) if said_hash else None
         self._said: dict[tuple[str, str], SaidById] = {}
@@ -273,7 +273,7 @@ class _Known:
         return new, rejected
 
 
-def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
+def by_external_ids(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
     said_hash = RawSQL(_KNOWN_HASH_SQL, [], TextField())  # noqa: S611 (of our own columns)
     return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
 

@@ -20,7 +20,7 @@ from sessions_app.database.sql import columns, first
 from sessions_app.limited_operators import unlimited
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
-from sessions_app.process_cache import PROVEN
+from sessions_app.process_cache import VERIFIED
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
 EXPORT, CHAT = "export", "chat"  # scopes of tokens; read includes export, and write includes chat
@@ -72,9 +72,9 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         key = self._with_limits(prefix)
         matches = hmac.compare_digest(_digest(secret), key.secret_hash if key else _digest(""))
         if not key or not matches or not key.is_valid():
-            PROVEN.drop(text)
+            VERIFIED.drop(text)
             return None
-        PROVEN.add(text, None if key.application_id == DEFAULT else key.application_id)
+        VERIFIED.add(text, None if key.application_id == DEFAULT else key.application_id)
         if key.user_id:
             with unlimited():  # no person or application is known yet
                 key.user  # noqa: B018 (it is looked up here, and kept)

@@ -124,7 +124,7 @@ def seconds_left() -> int:
 # --- tables ---
 
 
-class OfSubject(models.Model):
+class SubjectRow(models.Model):
     """Base class of rows about one subject."""
 
     key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
@@ -144,7 +144,7 @@ def _of_one(name: str) -> models.CheckConstraint:
     return models.CheckConstraint(condition=(of_key & ~of_application) | (of_application & ~of_key), name=name)
 
 
-class DailyLimit(OfSubject):
+class DailyLimit(SubjectRow):
     requests = models.PositiveBigIntegerField(null=True, blank=True)
     model_calls = models.PositiveBigIntegerField(null=True, blank=True)
     usd = models.DecimalField(
@@ -190,7 +190,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         return self.add(dict.fromkeys(subjects, Amounts())) if subjects else []
 
 
-class DailyUsage(OfSubject):
+class DailyUsage(SubjectRow):
     """A subject's usage on a day. A day may have several rows (see the module's docstring)."""
 
     day = models.DateField(help_text="Day in UTC.")

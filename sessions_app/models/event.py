@@ -63,7 +63,7 @@ class EventQuerySet(models.QuerySet["Event"]):
         """Return the read events older than `READING_DAYS`. Events about exports are permanent."""
         return self.filter(type=USER_READ, created_at__lt=timezone.now() - timedelta(days=settings.READING_DAYS))
 
-    def left_out_of(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
+    def deleted_moment_ranges(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
         """Return the ranges of turns whose moments were deleted. They get no new moments."""
         deleted = self.filter(user_pk=user.pk, session_pk=session_pk, type=MOMENT_DELETED)
         ranges = deleted.filter(payload__has_keys=["first_sequence", "last_sequence"])

@@ -78,7 +78,7 @@ class Searched(models.Model):
         super().save(*args, **kwargs)
 
 
-def said_fields(model: type[models.Model]) -> "list[models.Field[Any, Any]]":
+def source_fields(model: type[models.Model]) -> "list[models.Field[Any, Any]]":
     """Return the columns of a table that are not derived from others."""
     derived: set[str] = set()
     if issubclass(model, Searched):

@@ -277,12 +277,12 @@ class Session(models.Model):
         self.last_formation_sequence = _column(sequence)
 
     @property
-    def summarised_to(self) -> int:
+    def summarized_to(self) -> int:
         """Sequence of the last turn that a summary or digest covers. −1 if there is none."""
         return _sequence(self.summarised_sequence)
 
-    @summarised_to.setter
-    def summarised_to(self, sequence: int) -> None:
+    @summarized_to.setter
+    def summarized_to(self, sequence: int) -> None:
         self.summarised_sequence = _column(sequence)
 
     @property
@@ -315,8 +315,8 @@ class Session(models.Model):
 
     def note_summarised(self, sequence: int) -> None:
         """Record that a summary or a digest covers the turns up to this one."""
-        if self.summarised_to < sequence:
-            self.summarised_to = sequence
+        if self.summarized_to < sequence:
+            self.summarized_to = sequence
             self.save(update_fields=["summarised_sequence"])
 
     def hold(self, held: bool, *, actor: str) -> None:

@@ -13,7 +13,7 @@ from django.db import connection, models
 from django.db.models import F, Func, Value
 from django.db.models.functions import Concat, Left
 
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models.application import DEFAULT, Application
 
 Row = TypeVar("Row", bound=models.Model)
@@ -47,7 +47,7 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         if found:
             return found
         created = UserProfile(**named)
-        return created if insert_unless_there(created) else self.get(**named)
+        return created if insert_if_missing(created) else self.get(**named)
 
     def ensure_held(self, user_ids: Collection[str], application: int = DEFAULT) -> "dict[str, UserProfile]":
         """Return profiles by `user_id`, protected from erasure like `hold`. Create missing profiles."""

@@ -59,7 +59,7 @@ class OnHold(Conflict):
     code = "legal_hold"
 
 
-class SomethingLeft(Exception):
+class RowsRemain(Exception):
     """Rows of the person would remain, so everything was rolled back. The message names their table."""
 
 
@@ -106,11 +106,11 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     Raises:
         UserProfile.DoesNotExist: No person has this id.
         OnHold: Nothing was erased.
-        SomethingLeft: Nothing was erased, because rows would remain. This is a bug.
+        RowsRemain: Nothing was erased, because rows would remain. This is a bug.
     """
     erasure_id = uuid.uuid4()
     try:
-        user_pk, erased = _patiently(partial(_erase_rows, user_id, application, erasure_id, actor))
+        user_pk, erased = _with_retries(partial(_erase_rows, user_id, application, erasure_id, actor))
     except UserProfile.DoesNotExist:
         spool.forget(user_id, application)
         raise
@@ -123,7 +123,7 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     return replace(erased, has_files_left=False)
 
 
-def _patiently(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
+def _with_retries(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
     """Retry after a deadlock, because some transactions lock rows of many people in another order."""
     for _ in range(TRIES - 1):
         try:
@@ -216,7 +216,7 @@ def _delete_all(user: UserProfile) -> None:
     """Delete all rows that refer to the profile, and the profile. Let the database check all references.
 
     Raises:
-        SomethingLeft: Other rows still refer to the person. The message names their table.
+        RowsRemain: Other rows still refer to the person. The message names their table.
     """
     try:
         for column in _columns():
@@ -225,19 +225,19 @@ def _delete_all(user: UserProfile) -> None:
         connection.check_constraints()
     except IntegrityError as error:
         table = getattr(getattr(error.__cause__, "diag", None), "table_name", None)
-        raise SomethingLeft(f"Rows of {table} still refer to the person. Nothing was erased.") from None
+        raise RowsRemain(f"Rows of {table} still refer to the person. Nothing was erased.") from None
 
 
 def _left(user: UserProfile) -> Counter[str]:
     """Search every declared table, and every table that refers to people, for the person. Return zeros, by kind.
 
     Raises:
-        SomethingLeft: Rows were found. The message names their kinds.
+        RowsRemain: Rows were found. The message names their kinds.
     """
     left = _count([*_own(), *((each.model, each.person) for each in declared())], user)
     left.update(_beside(user))
     if found := +left:
-        raise SomethingLeft(f"Rows of these tables would remain: {', '.join(found)}. Nothing was erased.")
+        raise RowsRemain(f"Rows of these tables would remain: {', '.join(found)}. Nothing was erased.")
     return left
 
 

@@ -21,8 +21,16 @@ from django.db.models import Min
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from sessions_app.bounded_memory import MIB, OnDisk, ZipRefused, has_more_values, most_values, open_member, open_zip
-from sessions_app.database.sql import insert_as_they_are, insert_unless_there
+from sessions_app.bounded_memory import (
+    MIB,
+    DiskDict,
+    ZipRefused,
+    has_more_values,
+    max_value_count,
+    open_member,
+    open_zip,
+)
+from sessions_app.database.sql import insert_if_missing, insert_raw
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, NameOf, Restored, Shape, batched
 from sessions_app.people.provenance import declared
@@ -33,7 +41,7 @@ USUAL_CHARS = 1_000_000  # of a message
 CHAR_BYTES = 6  # maximum bytes of a character in JSON: \u0001
 VALUES_MAX = 500_000  # of a line
 MANIFEST_MAX = 10_000  # bytes
-FAULTS_MAX = 100  # of a line; with more errors, the message names none
+MAX_ERRORS = 100  # of a line; with more errors, the message names none
 WEIGHT_MAX = 16 * MIB  # bytes of the rows that are in memory at a time
 VALUE_BYTES = 60  # bytes that a value takes in memory in addition to its text
 
@@ -71,7 +79,7 @@ class ExportFile:
             while line := opened.readline(longest + 1):
                 number += 1
                 self.at = f"{self._path}, {name} line {number}"
-                yield self._checked(line, shape, longest), len(line) + VALUE_BYTES * most_values(line)
+                yield self._checked(line, shape, longest), len(line) + VALUE_BYTES * max_value_count(line)
         self.at = str(self._path)
 
     def manifest(self) -> Manifest:
@@ -104,8 +112,8 @@ class ExportFile:
         try:
             return shape.model_validate(values)
         except ValidationError as error:
-            if error.error_count() > FAULTS_MAX:
-                raise NotAnExport(f"{self.at} has more than {FAULTS_MAX} errors.") from None
+            if error.error_count() > MAX_ERRORS:
+                raise NotAnExport(f"{self.at} has more than {MAX_ERRORS} errors.") from None
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"][:1])
             raise NotAnExport(f"{self.at}: {f'{where}: ' if where else ''}{first['msg']}") from None
@@ -148,9 +156,9 @@ class Importing:
     export: ExportFile
     user: UserProfile
     counts: Counter[str]
-    added: dict[Model, OnDisk] = field(default_factory=lambda: defaultdict(OnDisk))
-    there: dict[Model, OnDisk] = field(default_factory=lambda: defaultdict(OnDisk))
-    later: dict[Model, OnDisk] = field(default_factory=lambda: defaultdict(OnDisk))
+    added: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
+    there: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
+    later: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
 
     def taken(self, model: Model, column: str, names: Collection[str]) -> set[str]:
         """Return those of the ids that the person's rows had before this import."""
@@ -184,8 +192,8 @@ class Importing:
         for row in rows:
             row.row = file.model(user=self.user, **row.columns)
         if file.may_be_there:
-            return [row for row in rows if insert_unless_there(row.row)]
-        insert_as_they_are([row.row for row in rows])
+            return [row for row in rows if insert_if_missing(row.row)]
+        insert_raw([row.row for row in rows])
         return rows
 
 
@@ -234,7 +242,7 @@ def _begin(export: ExportFile, files: dict[str, File], application: int, user_id
         raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines, but it must have exactly one.")
     fields = rows[0].columns | {"application_id": application} | ({"user_id": user_id} if user_id else {})
     profile = UserProfile(**fields)
-    if not insert_unless_there(profile):
+    if not insert_if_missing(profile):
         user = UserProfile.objects.get(application=application, user_id=profile.user_id)
         UserProfile.objects.hold([user.pk])
         return Importing(export, user, Counter())

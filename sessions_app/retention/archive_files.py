@@ -28,9 +28,9 @@ from django.db.models import BinaryField, F, Func, QuerySet, TextField, Value
 from django.utils import timezone
 
 from sessions_app.models import Archive, Message, Session, UserProfile
-from sessions_app.models.searched import said_fields
+from sessions_app.models.searched import source_fields
 
-COLUMNS = [field.attname for field in said_fields(Message)]
+COLUMNS = [field.attname for field in source_fields(Message)]
 OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at", "name"}  # the columns of the first release with archives
 LEVEL = 6  # compression level; higher levels hardly make files smaller
 # Approximate size of a block before compression; small blocks take more space, large ones more time.
@@ -177,7 +177,7 @@ def claim(user_pk: int) -> bool:
     return claimed and bool(UserProfile.objects.hold([user_pk]))
 
 
-def claim_in_turn(user_pk: int) -> bool:
+def wait_and_claim(user_pk: int) -> bool:
     """Claim a person's files like `claim`, but wait for other processes. False if the person no longer exists."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])

@@ -198,7 +198,7 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
                 return Retained()
             sessions = Session.objects.claim_archives(pks)
             held = sum(session.legal_hold for session in sessions)
-            removable = [_removable_turns(session, before) for session in sessions if _may_go(session, before)]
+            removable = [_removable_turns(session, before) for session in sessions if _is_removable(session, before)]
             retained = Retained(held_sessions=held) + take(removable, dry_run=dry_run)
     except (SessionChanged, ArchiveError) as error:
         if len(pks) > 1:
@@ -211,7 +211,7 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
     return retained + Retained(overdue_sessions=len(overdue))
 
 
-def _may_go(session: Session, before: datetime) -> bool:
+def _is_removable(session: Session, before: datetime) -> bool:
     # Restored after the session was found.
     is_restored = session.restored_at is not None and session.restored_at >= before
     return not session.legal_hold and not is_restored
@@ -224,8 +224,8 @@ def _ask_for_settling(session: Session) -> None:
 
 
 def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
-    covered = Q(retracted_at__isnull=False) | Q(moment__isnull=False, sequence__lte=session.summarised_to)
-    for first, last in Event.objects.left_out_of(session.user, session.pk):
+    covered = Q(retracted_at__isnull=False) | Q(moment__isnull=False, sequence__lte=session.summarized_to)
+    for first, last in Event.objects.deleted_moment_ranges(session.user, session.pk):
         covered |= Q(sequence__range=(first, last))
     can_go = Q(arrived_at__lt=before, sequence__lt=session.live_from_sequence) & covered
     turns = session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.kept_from_sequence)

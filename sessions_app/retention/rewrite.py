@@ -55,7 +55,7 @@ def _is_rewritten(user_pk: int, name: str) -> bool:
     """Rewrite a file. Return False if another archive in the file was removed in the meantime."""
     try:
         with transaction.atomic(), ExitStack() as undo:
-            if archive_files.claim_in_turn(user_pk):
+            if archive_files.wait_and_claim(user_pk):
                 _rewrite(user_pk, name, undo)
             undo.pop_all()
     except ArchivesChanged:

@@ -48,7 +48,7 @@ class Offer:
         return signing.dumps([self.login.pk, self.key], salt=_SALT)
 
     @classmethod
-    def brought_back(cls, login: User, signed: str) -> "Offer | None":
+    def from_form(cls, login: User, signed: str) -> "Offer | None":
         """Return the offer from a submitted form. None if it belongs to another login, or is too old."""
         try:
             whose, key = signing.loads(signed, salt=_SALT, max_age=SET_UP_SECONDS)

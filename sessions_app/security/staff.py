@@ -58,7 +58,7 @@ _BY_GROUP = {role.group: role for role in ROLES}
 _BY_NAME = {role.name: role for role in ROLES}
 
 
-class NotTheirs(Refusal):
+class ChangeNotAllowed(Refusal):
     """An operator may not change this login. The message says why."""
 
 
@@ -152,17 +152,17 @@ def invite_again(login: User, *, by: User) -> None:
 
 @transaction.atomic
 def give_role(login: User, role: str, *, by: User) -> None:
-    """Replace a login's role, but not its other groups. Raise NotTheirs if the operator may not."""
+    """Replace a login's role, but not its other groups. Raise ChangeNotAllowed if the operator may not."""
     _refuse_own_and_higher(login, by)
     if login.is_superuser:
-        raise NotTheirs("A superuser has all permissions, whatever the role. Remove the superuser status first.")
+        raise ChangeNotAllowed("A superuser has all permissions, whatever the role. Remove the superuser status first.")
     _put_in(login, role)
     _log("login_role_changed", _actor(by), login, role=role)
 
 
 @transaction.atomic
-def let_in(login: User, *, by: User, is_active: bool) -> None:
-    """Activate a login, or deactivate it from the next request on. Raise NotTheirs if the operator may not."""
+def set_active(login: User, *, by: User, is_active: bool) -> None:
+    """Activate a login, or deactivate it from the next request on. Raise ChangeNotAllowed if the operator may not."""
     _refuse_own_and_higher(login, by)
     login.is_active = is_active
     login.is_staff = login.is_staff or is_active
@@ -178,9 +178,9 @@ def _put_in(login: User, role: str) -> None:
 def _refuse_own_and_higher(login: User, by: User) -> None:
     """Reject changes to the operator's own login, so an administrator always remains, and to higher logins."""
     if login.pk == by.pk:
-        raise NotTheirs("You can't change your own role or login. Ask another administrator.")
+        raise ChangeNotAllowed("You can't change your own role or login. Ask another administrator.")
     if login.is_superuser and not by.is_superuser:
-        raise NotTheirs("Only a superuser can change the login of a superuser.")
+        raise ChangeNotAllowed("Only a superuser can change the login of a superuser.")
 
 
 def _actor(by: User) -> str:

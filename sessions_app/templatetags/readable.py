@@ -7,7 +7,7 @@ from django import template
 from django.core.serializers.json import DjangoJSONEncoder
 
 from sessions_app.models.event import named_actor
-from sessions_app.text.invisible_characters import with_unseen_written
+from sessions_app.text.invisible_characters import with_invisible_shown
 
 register = template.Library()
 register.filter("named_actor", named_actor)  # the filter's argument is the name of the actor's key
@@ -27,4 +27,4 @@ def in_words(code: str) -> str:
 @register.filter
 def visible(value: Any) -> Any:
     """Make the invisible characters in a text visible. Return other values unchanged."""
-    return with_unseen_written(value) if isinstance(value, str) else value
+    return with_invisible_shown(value) if isinstance(value, str) else value

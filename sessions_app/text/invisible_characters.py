@@ -18,7 +18,7 @@ _UNSEEN = re.compile(f"(?P<flag>{_FLAG})|(?P<tags>{_TAGS})|{_NEVER}|{_SECOND}|{_
 _TAG = 0xE0000
 
 
-def without_unseen(text: str) -> str:
+def without_invisible(text: str) -> str:
     return text if text.isascii() else _UNSEEN.sub(lambda found: found["flag"] or "", text)
 
 
@@ -28,14 +28,14 @@ def all_without_unseen(value: Any) -> Any:
         return {name: all_without_unseen(part) for name, part in value.items()}
     if isinstance(value, list):
         return [all_without_unseen(part) for part in value]
-    return without_unseen(value) if isinstance(value, str) else value
+    return without_invisible(value) if isinstance(value, str) else value
 
 
-def has_unseen(text: str) -> bool:
-    return without_unseen(text) != text
+def has_invisible(text: str) -> bool:
+    return without_invisible(text) != text
 
 
-def with_unseen_written(text: str) -> str:
+def with_invisible_shown(text: str) -> str:
     """Make the invisible characters in a text visible."""
     return text if text.isascii() else _UNSEEN.sub(_written, text)
 

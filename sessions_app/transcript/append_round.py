@@ -43,7 +43,7 @@ class ComparedTurn(Protocol):
 
 
 @dataclass(frozen=True)
-class BegunRound:
+class OpenRound:
     """A round whose messages are in the transcript.
 
     Args:
@@ -91,19 +91,19 @@ def begin_round(
     round_id: str,
     agent_id: str = "",
     source: str = "",
-) -> BegunRound:
+) -> OpenRound:
     """Append a caller's messages before they are answered. See `append_round`."""
     session = locked_session(NamedSession(user, session_id, agent_id, source))
     new, following = _compared(session, _with_ids(sent, round_id))
     after = following[0].sequence - 1 if following else session.last_sequence
     appended = append(user, session_id, new)
     if not new:
-        return BegunRound(user.pk, session.pk, after, None)
-    return BegunRound(user.pk, session.pk, appended.session.last_sequence, appended.messages[-1][0].pk)
+        return OpenRound(user.pk, session.pk, after, None)
+    return OpenRound(user.pk, session.pk, appended.session.last_sequence, appended.messages[-1][0].pk)
 
 
 def end_round(
-    user: UserProfile, begun: BegunRound, answer: NewMessage | None, *, round_id: str, unanswered: str = ""
+    user: UserProfile, begun: OpenRound, answer: NewMessage | None, *, round_id: str, unanswered: str = ""
 ) -> bool:
     """Append the answer to a round, or mark the round as unanswered, in the caller's transaction.
 
@@ -119,7 +119,7 @@ def end_round(
         return False
     if answer is None and begun.last is not None:
         _mark(session, begun.last, unanswered)
-    elif answer and not _was_there(_others_answers(session, begun), answer):
+    elif answer and not _was_there(_possible_answers(session, begun), answer):
         append(user, session.session_id, [_answering(answer, round_id)])
     return True
 
@@ -130,7 +130,7 @@ def _mark(session: Session, last: int, unanswered: str) -> None:
         message.save(update_fields=["metadata"])
 
 
-def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
+def _possible_answers(session: Session, begun: OpenRound) -> Iterator[Message]:
     """Yield the turns after a round that may be its answer.
 
     A later call may have added the answer as part of its history. If the round repeats an earlier one, the answer of

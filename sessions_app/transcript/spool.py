@@ -22,7 +22,7 @@ from django.conf import settings
 from sessions_app.models.application import DEFAULT
 
 TAKEN = ".taken"  # the suffix of a file's name once a process starts to store its round
-UNBEGUN_SECONDS = 60  # after this time, a file without a record is an orphan
+EMPTY_FILE_SECONDS = 60  # after this time, a file without a record is an orphan
 
 logger = structlog.get_logger(__name__)
 
@@ -83,7 +83,7 @@ class Spool:
 
 def orphans() -> list[Path]:
     """Return the files that no process holds, oldest first."""
-    return [path for path in _files("-") if _is_left(path)]
+    return [path for path in _files("-") if _is_orphan(path)]
 
 
 def left_of(user_id: str, session_id: str, application: int) -> list[Path]:
@@ -120,7 +120,7 @@ def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, A
             yield None
             return
         records = [json.loads(line) for line in file.read().split(b"\n")[:-1]]
-        is_old = time.time() - os.fstat(file.fileno()).st_mtime > UNBEGUN_SECONDS
+        is_old = time.time() - os.fstat(file.fileno()).st_mtime > EMPTY_FILE_SECONDS
         yield records or None
         if records or is_old:
             path.unlink(missing_ok=True)
@@ -132,7 +132,7 @@ def _taken(path: Path) -> Path:
     An orphan is marked before it is locked. So if a file without the mark is locked, its original process holds it.
     """
     taken = path.with_name(path.name.removesuffix(TAKEN) + TAKEN)
-    if path != taken and _is_left(path):
+    if path != taken and _is_orphan(path):
         with suppress(FileNotFoundError):
             path.rename(taken)
     return taken
@@ -152,7 +152,7 @@ def _files(part: str) -> list[Path]:
         return []
 
 
-def _is_left(path: Path) -> bool:
+def _is_orphan(path: Path) -> bool:
     with suppress(FileNotFoundError), path.open("rb") as file:
         return _locked(file.fileno(), fcntl.LOCK_SH)
     return False
@@ -160,7 +160,7 @@ def _is_left(path: Path) -> bool:
 
 def _is_at_work(path: Path) -> bool:
     """Return whether the process that created a file still holds it. A missing file may just have been marked."""
-    return not path.name.endswith(TAKEN) and not _is_left(path) and path.exists()
+    return not path.name.endswith(TAKEN) and not _is_orphan(path) and path.exists()
 
 
 def _locked(file: int, kind: int, *, wait: bool = False) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import connection
 
-from sessions_app.database.sql import columns, copy_rows, insert_unless_there, read, update_rows
+from sessions_app.database.sql import columns, copy_rows, insert_if_missing, read, update_rows
 from sessions_app.models import Message, Session, UserProfile
 
 # Locks sessions in a fixed order, to avoid deadlocks between transactions that lock several.
@@ -92,7 +92,7 @@ def locked_session(wanted: NamedSession) -> Session:
     # Between two statements, another transaction may create the session, or delete it.
     while (session := Session.objects.of_person(wanted.user, wanted.session_id, locked=True)) is None:
         session = wanted.new()
-        if insert_unless_there(session):
+        if insert_if_missing(session):
             break
     return session
 

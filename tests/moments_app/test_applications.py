@@ -30,7 +30,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
 from sessions_app.people.import_user import import_user
-from sessions_app.row_security import ROLE, acting_for, let_everybodys_change
+from sessions_app.row_security import ROLE, acting_for, allow_shared_changes
 from sessions_app.transcript import spool
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
@@ -121,7 +121,7 @@ def test_row_24_an_unfiltered_query_sees_only_its_application(both: dict[str, in
     for own, foreign in ((HERE, THERE), (THERE, HERE)):
         for person in ("ada", None):
             with acting_for(person, application=both[own]), connection.cursor() as cursor:
-                let_everybodys_change()
+                allow_shared_changes()
                 for table, rows in readable(cursor):
                     assert foreign not in rows, table
                     if own in rows:
@@ -184,7 +184,7 @@ def test_row_24_an_authorized_request_cannot_change_shards_of_another_applicatio
 ) -> None:
     foreign = MemoryStream.objects.get(application=DEFAULT, name="kilns")
     with acting_for("ada", application=other):
-        let_everybodys_change()
+        allow_shared_changes()
         assert MemoryStream.objects.filter(name="kilns").update(is_active=False) == 1
         assert MemoryAtom.objects.filter(stream=foreign).update(access_count=9) == 0
         assert not MemoryAtom.objects.filter(stream=foreign)._raw_delete("default")

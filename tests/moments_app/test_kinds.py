@@ -36,7 +36,7 @@ from moments_app.provenance.still_said import still_said
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import page_url
 from sessions_app.api import fields
-from sessions_app.database.database_roles import let_roles_work
+from sessions_app.database.database_roles import grant_privileges
 from sessions_app.limited_operators import let_operators, of_person
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -179,7 +179,7 @@ def _table_of(model: type[Model]) -> Iterator[None]:
         editor.create_model(model)
         for operation in (protect(table), let_operators(table, of_person(table))):
             editor.execute(str(operation.sql))
-    let_roles_work()
+    grant_privileges()
     yield
     with connection.schema_editor() as editor:
         editor.delete_model(model)

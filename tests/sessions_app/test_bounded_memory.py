@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryproject.conf import BASE_DIR
-from sessions_app.bounded_memory import OnDisk, end_of_values, has_more_values, most_values
+from sessions_app.bounded_memory import DiskDict, end_of_values, has_more_values, max_value_count
 from sessions_app.models import UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -230,7 +230,7 @@ class TestValues:
     )
     def test_values_in_strings_are_not_counted(self, text: str, too_many: bool) -> None:
         assert (end_of_values(text, 3) is not None, has_more_values(text.encode(), 3)) == (too_many, too_many)
-        assert most_values(text) == most_values(text.encode())
+        assert max_value_count(text) == max_value_count(text.encode())
 
     def test_the_position_of_the_last_allowed_value_is_returned(self) -> None:
         assert end_of_values("[1,2,3,4]", 3) == 6
@@ -238,7 +238,7 @@ class TestValues:
 
 
 def test_values_on_disk_can_be_read_by_key() -> None:
-    noted = OnDisk()
+    noted = DiskDict()
     noted.update({("s1", 1): 7, ("s1", 2): 8, ("\ud800\0",): 9})
     noted.update([(("s1", 2), [["a"], None])])
     assert (noted.get(("s1", 1)), noted.get(("s1", 2)), noted.get(("\ud800\0",))) == (7, [["a"], None], 9)

@@ -13,7 +13,7 @@ from moments_app.streams.curate import evict
 from sessions_app import lexemes
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.row_security import ROLE, acting_for, let_everybodys_change
+from sessions_app.row_security import ROLE, acting_for, allow_shared_changes
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import START, talk
 
@@ -236,7 +236,7 @@ class TestEverybodysRows:
         self, shared: MemoryStream, ada: UserProfile
     ) -> None:
         with acting_for("ada", application=DEFAULT):
-            let_everybodys_change()
+            allow_shared_changes()
             assert MemoryStream.objects.update(name="renamed") == 1
         with acting_for("ada", application=DEFAULT):
             assert MemoryStream.objects.update(name="again") == 0

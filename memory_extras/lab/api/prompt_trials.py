@@ -13,7 +13,7 @@ from memory_extras.lab.trials.try_prompt import CannotTry, try_prompt
 from memory_extras.lab.trials.try_prompt import TrialAnswer as Tried
 from moments_app.interfaces.api.prompts import NUMBER_MAX, OfPromptViewSet
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
-from moments_app.prompts import MAX_CHARS, NO_WORD, with_line_breaks
+from moments_app.prompts import MAX_CHARS, NO_WORD, normalize_newlines
 from sessions_app.api.fields import CONTRADICTORY, IntegerField, PublicIdField, UUIDField, WordsField
 from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
@@ -117,7 +117,7 @@ class PromptTrialViewSet(PersonViewSet[PromptResource], OfPromptViewSet[PromptRe
         if "version" in self.validated_data:
             versions = prompt.versions.select_related("resource__active_version")
             return one_or_404(versions, number=self.validated_data["version"])
-        return PromptVersion(resource=prompt, content=with_line_breaks(self.validated_data["content"]))
+        return PromptVersion(resource=prompt, content=normalize_newlines(self.validated_data["content"]))
 
     def _subject(self, prompt: PromptResource) -> Session | MemoryStream:
         """Return the person's session or stream. Another person's gets the error for a missing one.

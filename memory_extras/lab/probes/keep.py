@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from memory_extras.lab.models import Probe
 from memory_extras.lab.models.probe import EXPECTED_MAX_CHARS, NO_WORD, QUESTION_MAX_CHARS
 from moments_app.models.atom import content_hash
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.lexemes import whole_words
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict, Refusal
@@ -93,7 +93,7 @@ def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
     same = there.filter(session=draft.session, question_hash=probe.question_hash)
     if not same.exists() and there.count() >= MOST:
         raise TooManyProbes(f"A person can have at most {MOST} probes. Delete one first.")
-    return (probe, True) if insert_unless_there(probe) else (same.get(), False)
+    return (probe, True) if insert_if_missing(probe) else (same.get(), False)
 
 
 def change_probe(probe: Probe, draft: Draft) -> None:

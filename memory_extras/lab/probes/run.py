@@ -16,7 +16,7 @@ from moments_app.context.assemble import ContextRequest, Envelope, assembled
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.jobs.process import ClaimLost, Lane, Process, ProcessInput, Progress, Skipped
 from moments_app.models import Job
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Message, Session
 from sessions_app.row_security import acting_for
 
@@ -96,7 +96,7 @@ def asked(probe: Probe, run_id: uuid.UUID, *, requested_by: str) -> ProbeResult 
         measure = measured(probe, evidence_of(probe), envelope) if envelope else Measure(problem=problem)
         kept = {"is_met": measure.is_met, "setup": setup_of(application), "requested_by": requested_by}
         result = ProbeResult(run_id=run_id, probe=probe, user=user, **asdict(measure), **kept)
-        insert_unless_there(result)
+        insert_if_missing(result)
         return result
 
 

@@ -12,7 +12,7 @@ import structlog
 from django.core.management.base import BaseCommand
 
 from memoryproject import forks
-from memoryproject.database.timeouts import Away, database
+from memoryproject.database.timeouts import DatabaseUnavailable, database
 from memoryproject.database.verification import refuse_newer
 from memoryproject.process_tree import Tree, apart, die_with_parent, end_as_by_ctrl_c
 from memoryproject.status.site_state import note_restart
@@ -26,7 +26,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()
         end_as_by_ctrl_c()
-        with suppress(Away), database():  # if the database is unreachable, wait for it as during operation
+        # Start even if the database is unreachable, and wait for it as during operation.
+        with suppress(DatabaseUnavailable), database():
             refuse_newer()
         forks.load()
         tree = Tree(forks.background(), _tell)

@@ -76,7 +76,7 @@ class Command(BaseCommand):
             checks.note_fit()
             with marked(settings.DATA_DIR) as left:
                 self._note_killed(left)
-                self._say_how_it_finds()
+                self._warn_without_embeddings()
                 forks.load_web()
                 forks.load()
                 tree = Tree(_children(host, port), self._tell)
@@ -105,7 +105,7 @@ class Command(BaseCommand):
         finally:
             tree.end()
 
-    def _say_how_it_finds(self) -> None:
+    def _warn_without_embeddings(self) -> None:
         """Say that searches use words only, if there is no embeddings model."""
         if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
             self._say(f"Searches use words only, because {embeddings.PACKAGE} is not installed (docs/engines.md).")

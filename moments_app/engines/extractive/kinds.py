@@ -86,7 +86,7 @@ def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]
     return opener, re.compile(rf",?\s+(?:{names})([.!?…]*)$")
 
 
-def leans(text: str, language: str) -> bool:
+def needs_context(text: str, language: str) -> bool:
     """Return whether a sentence can't be understood without the previous one.
 
     Args:

@@ -15,7 +15,7 @@ from moments_app.engines.extractive.kinds import (
     is_of_speaker,
     is_reaction,
     kinds_of,
-    leans,
+    needs_context,
     nicknames,
     without_openers,
 )
@@ -150,7 +150,7 @@ class Sentence:
     @cached_property
     def stands_alone(self) -> bool:
         """True if it is understood without context."""
-        return not leans(self.core, self.language)
+        return not needs_context(self.core, self.language)
 
     @cached_property
     def can_be_kept(self) -> bool:

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from moments_app.interfaces.api.streams import OfStreamViewSet
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import SHARED_NAMES_NOBODY, MemoryAtomQuerySet, content_hash
-from moments_app.streams.add_atoms import add_atoms, belonging_to
+from moments_app.streams.add_atoms import add_atoms, owner_columns
 from sessions_app.api.fields import AwareDateTimeField, BooleanField, ExternalIdField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery, key_of
@@ -153,7 +153,7 @@ def add_directly(
     if person is None and stream.is_shard and values.get("related_users"):
         raise NamesPeople(SHARED_NAMES_NOBODY)
     digest = content_hash(values["content"])
-    whose = belonging_to(stream, person) if person else {}
+    whose = owner_columns(stream, person) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **whose, **values)
     # The item that prevented an insert may be absorbed before this looks it up.
     while (present := _sent_before(atom) or _said_already(atom, person)) is None:

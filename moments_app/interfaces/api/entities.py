@@ -24,7 +24,7 @@ from sessions_app.api.fields import (
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404, update
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 
 
 class EntitiesQuery(PageQuery):
@@ -122,7 +122,7 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
         session = session_or_404(self.person, session_id) if session_id else None
         fields = self.validated_data | {"source_session": session, "written_by": self.actor}
         entity = Entity(user=self.found_person, **fields)
-        is_new = insert_unless_there(entity)
+        is_new = insert_if_missing(entity)
         if not is_new:
             entity = self.get_queryset().get(external_id=entity.external_id)
         return self.created(entity, is_new=is_new)
@@ -150,7 +150,7 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
     def create(self, request: Request, entity_id: uuid.UUID) -> Response:
         """Link an entity to another one of the same person. If the link exists, return it with 200."""
         link = EntityLink(user=self.person, **self._ends(entity_id))
-        is_new = insert_unless_there(link)
+        is_new = insert_if_missing(link)
         return self.created(link, is_new=is_new)
 
     def destroy(self, request: Request, entity_id: uuid.UUID) -> Response:

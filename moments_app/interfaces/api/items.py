@@ -286,12 +286,12 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
     def get_queryset(self) -> StoredItemQuerySet:
         """Return the items of the person. If the request names no person: those that belong to no person."""
-        if self.person is None and not self.is_nobodys:
+        if self.person is None and not self.is_application_wide:
             return StoredItem.objects.none()
         return StoredItem.objects.of(self.person, self.application).live().defer("text", "search_vector")
 
     @property
-    def is_nobodys(self) -> bool:
+    def is_application_wide(self) -> bool:
         """True if the request is about items that belong to no person."""
         return self.named is None and key_of(self.request).user_id is None
 
@@ -323,7 +323,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         """Search or list items."""
         asked = self.validated_data
         query = RecallRequest(asked["query"]) if "query" in asked else None
-        if query and not self.is_nobodys:  # items that belong to no person have no vectors
+        if query and not self.is_application_wide:  # items that belong to no person have no vectors
             query = with_vector(query)
         with self.transaction():
             if query:
@@ -343,7 +343,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     def found(self, query: RecallRequest) -> Sequence[StoredItem]:
         """Return the items that match the query, best first, up to the end of the requested page."""
         asked = self.validated_data
-        if self.person is None and not self.is_nobodys:
+        if self.person is None and not self.is_application_wide:
             return []
         scores = search_items(
             self.person,
@@ -380,7 +380,7 @@ class ItemNamespaceViewSet(ItemViewSet):
     def list(self, request: Request) -> Response:
         """Return the namespaces of the items, in order."""
         asked = self.validated_data
-        if self.person is None and not self.is_nobodys:
+        if self.person is None and not self.is_application_wide:
             return self.answer({"namespaces": [], "has_more": False})
         found, has_more = self.page_of(
             list_namespaces(

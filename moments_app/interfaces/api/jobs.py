@@ -17,7 +17,7 @@ from sessions_app.api.fields import PublicIdField, TextField, UUIDField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import key_of
 from sessions_app.api.viewsets import PersonViewSet
-from sessions_app.row_security import let_everybodys_change
+from sessions_app.row_security import allow_shared_changes
 
 
 class JobsQuery(PageQuery):
@@ -98,7 +98,7 @@ class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
         """Retry a failed job with a new set of attempts."""
         job = self.get_object()
         if job.user_id is None:
-            let_everybodys_change()
+            allow_shared_changes()
         job.restart()
         return accepted(job)
 

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
-from moments_app.prompts import ADDRESS, MAX_CHARS, NO_WORD, NotApproved, put_in_force, with_line_breaks
+from moments_app.prompts import ADDRESS, MAX_CHARS, NO_WORD, NotApproved, activate_version, normalize_newlines
 from sessions_app.api.fields import (
     CONTRADICTORY,
     BooleanField,
@@ -28,9 +28,9 @@ from sessions_app.api.fields import (
     WordsField,
 )
 from sessions_app.api.pagination import AnyPageQuery
-from sessions_app.api.permissions import HasAdminScope, IsOfService
+from sessions_app.api.permissions import HasAdminScope, IsServiceKey
 from sessions_app.api.viewsets import ApiViewSet, M, one_or_404
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Application
 from sessions_app.refusals import Conflict
@@ -190,7 +190,7 @@ class VersionAnswer(VersionRow):
 class OfPromptViewSet(ApiViewSet[M]):
     """A resource of the prompts of the key's application. Prompts belong to no person."""
 
-    permission_classes = (HasAdminScope, IsOfService)
+    permission_classes = (HasAdminScope, IsServiceKey)
 
     def acting(self) -> AbstractContextManager[None]:
         return unlimited()
@@ -222,11 +222,11 @@ class OfPromptViewSet(ApiViewSet[M]):
 
     def added(self, prompt: PromptResource) -> PromptVersion:
         """Add the version in the body. Activate it if requested."""
-        text = with_line_breaks(self.validated_data["content"])
+        text = normalize_newlines(self.validated_data["content"])
         note, after = self.validated_data["note"], self.validated_data.get("after")
         version = prompt.add_version(text, created_by=self.actor, note=note, after=after)
         if self.validated_data["activate"]:
-            put_in_force(version, by=self.actor)
+            activate_version(version, by=self.actor)
         return version
 
 
@@ -261,7 +261,7 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
         Once a version is active, the prompt replaces the site-wide prompt with the same name.
         """
         prompt = self._drafted()
-        if not insert_unless_there(prompt):
+        if not insert_if_missing(prompt):
             raise PromptThere(f"Your application already has a prompt {prompt.uri}.")
         self.added(prompt)
         return self.created(self.prompt(self.validated_data["name"]), is_new=True)
@@ -290,7 +290,7 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
     def activate(self, request: Request, name: str) -> Response:
         """Activate a version, starting with the next job. To roll back, activate `previous_version`."""
         prompt = self.changeable(name)
-        put_in_force(one_or_404(prompt.versions.all(), number=self.validated_data["version"]), by=self.actor)
+        activate_version(one_or_404(prompt.versions.all(), number=self.validated_data["version"]), by=self.actor)
         return self.answer(self.prompt(name))
 
 

@@ -31,7 +31,7 @@ from sessions_app.api.fields import (
     TextField,
     UUIDField,
 )
-from sessions_app.api.permissions import HasAdminScope, IsOfService, PersonQuery
+from sessions_app.api.permissions import HasAdminScope, IsServiceKey, PersonQuery
 from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session, UserProfile
@@ -273,7 +273,7 @@ class ShardRetractionInput(StrictSerializer):
 class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
     """The retractions of a shard of the key's application. A shard belongs to no person."""
 
-    permission_classes = (HasAdminScope, IsOfService)
+    permission_classes = (HasAdminScope, IsServiceKey)
     serializer_class = RetractionAnswer
     lookup_field = "retraction_id"
     lookup_value_converter = "uuid"

@@ -20,7 +20,7 @@ from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.row_security import acting_for
-from sessions_app.text.invisible_characters import without_unseen
+from sessions_app.text.invisible_characters import without_invisible
 
 MATCH_COUNT_MAX = 100
 
@@ -149,7 +149,7 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
         most = values.get("match_count") or MATCH_COUNT
         found, span = recall_with_span(user, agent_id, question, most=most) if user else ([], None)
     for result in found:
-        result.content = without_unseen(result.content)
+        result.content = without_invisible(result.content)
     if user:
         receipts.note_results(user, found)
     receipts.note_accesses(result.ref for result in found)

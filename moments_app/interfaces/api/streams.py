@@ -31,10 +31,10 @@ from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, P
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import HasScope, PersonQuery, key_of
 from sessions_app.api.viewsets import M, PersonViewSet, one_or_404, update
-from sessions_app.database.sql import insert_unless_there
+from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Conflict
-from sessions_app.row_security import let_everybodys_change
+from sessions_app.row_security import allow_shared_changes
 
 STREAM_FIELDS = (
     "is_active",
@@ -230,7 +230,7 @@ class OfStreamViewSet(PersonViewSet[M]):
         """Return the stream. If it is a shard, allow the transaction to change it."""
         stream = self.stream()
         if stream.is_shard:
-            let_everybodys_change()
+            allow_shared_changes()
         return stream
 
 
@@ -264,9 +264,9 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
         scope = {"stream_type": MemoryStream.Type.AGENT, "application_id": self.application}
         stream = MemoryStream(**scope, **asdict(defaults) | self.validated_data)
         self.check_object_permissions(request, stream)
-        let_everybodys_change()
+        allow_shared_changes()
         _check_limits(stream)
-        if not insert_unless_there(stream):
+        if not insert_if_missing(stream):
             raise AlreadyThere(f"This agent already has a shard {stream.name}.")
         if stream.pinned_content:
             pin_text(stream, stream.pinned_content, actor=self.actor)

@@ -21,8 +21,8 @@ from moments_app.interfaces.chat.request import ChatRequest, ChatSession, authen
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
 from moments_app.interfaces.chat.write_ahead import WriteAhead, catch_up, keep_replaying
-from moments_app.interfaces.request_guard import refuse_strangers
-from sessions_app.daily_limits import call_under_way
+from moments_app.interfaces.request_guard import check_request
+from sessions_app.daily_limits import current_call
 from sessions_app.models import ApiKey
 from sessions_app.refusals import Refusal
 
@@ -31,7 +31,7 @@ logger = structlog.get_logger(__name__)
 
 async def _answer(protocol: Protocol, request: Request) -> Relay:
     """Serve a call: check its key, and relay the upstream's answer to the request with memory."""
-    refuse_strangers(request.scope)
+    check_request(request.scope)
     key = await authenticated(request.headers)
     data = await request.body()  # its size was checked when it was received
     sent = await in_thread(partial(protocol.read_request, data))
@@ -56,7 +56,7 @@ async def relayed(protocol: Protocol, session: ChatSession, sent: ChatRequest) -
 
 
 async def models(request: Request) -> Response:
-    refuse_strangers(request.scope)
+    check_request(request.scope)
     key = await authenticated(request.headers)
     await _count(key)
     async with call_upstream("GET", "/models") as response:
@@ -74,7 +74,7 @@ async def _count(key: ApiKey) -> None:
         LimitReached: the call exceeds a limit.
     """
     try:
-        await asyncio.wait_for(in_thread(partial(call_under_way().begin, key)), settings.CHAT.memory_timeout_seconds)
+        await asyncio.wait_for(in_thread(partial(current_call().begin, key)), settings.CHAT.memory_timeout_seconds)
     except (DatabaseError, TimeoutError) as error:
         logger.warning("a call continues without limits", error=type(error).__name__)
 

@@ -25,7 +25,7 @@ from sessions_app.text.chat_messages import filled
 from sessions_app.transcript.append import CONTEXT_ID, NewMessage, process_texts
 from sessions_app.transcript.append_round import (
     INCOMPLETE,
-    BegunRound,
+    OpenRound,
     append_round,
     begin_round,
     end_round,
@@ -60,7 +60,7 @@ class Round:
     context_id: str = ""
     round_id: str = field(default_factory=lambda: f"{SOURCE}:{uuid4().hex}")
     started_at: datetime = field(default_factory=timezone.now)
-    begun: BegunRound | None = None
+    begun: OpenRound | None = None
     status: int = 0
     is_stream: bool = False
     heard: bytearray = field(default_factory=bytearray)
@@ -104,7 +104,7 @@ class Round:
             context_id=first.get("context_id", ""),  # missing in records of earlier releases
             round_id=first["round_id"],
             started_at=datetime.fromisoformat(first["started_at"]),
-            begun=BegunRound(**first["begun"]) if first["begun"] else None,
+            begun=OpenRound(**first["begun"]) if first["begun"] else None,
         )
         for record in others:
             heard._read(record)
@@ -121,7 +121,7 @@ class Round:
 
     # --- in the transcript ---
 
-    def begin(self) -> BegunRound:
+    def begin(self) -> OpenRound:
         said = self._said()
         process_texts(question(said))
         with self._acting(create=True) as user:

@@ -20,7 +20,7 @@ from memoryproject.serving.request_limits import SPARE
 from memoryproject.settings import CONF
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
 from moments_app.interfaces.mcp.server import server
-from moments_app.interfaces.request_guard import refuse_strangers
+from moments_app.interfaces.request_guard import check_request
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.permissions import key_of, user_id_of
 from sessions_app.models.session import DEFAULT_AGENT
@@ -46,7 +46,7 @@ class Endpoint:
     """An ASGI application around the SDK's."""
 
     def __init__(self) -> None:
-        # The SDK can't match host names against patterns, so it checks none. `refuse_strangers` does.
+        # The SDK can't match host names against patterns, so it checks none. `check_request` does.
         self._inside: ASGIApp = server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
@@ -79,7 +79,7 @@ def _admitted(scope: Scope) -> Connection | JSONResponse:
     """Return the client's connection, or an error response."""
     view = _Entrance()
     try:
-        http = refuse_strangers(scope)
+        http = check_request(scope)
     except Refusal as refusal:
         return JSONResponse(error_data(refusal.status, refusal.code, str(refusal)), refusal.status)
     view.setup(http)

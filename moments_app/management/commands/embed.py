@@ -10,7 +10,7 @@ from moments_app.engines import embedder_name, embedding_model
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.engine_call import cost_of
 from moments_app.recall import embed
-from moments_app.recall.request_vectors import Text, Vectors, vectors_side_by_side
+from moments_app.recall.request_vectors import Text, Vectors, vectors_in_parallel
 from sessions_app.text.length import estimate_tokens
 
 TRIES = 5  # maximum consecutive attempts of a batch
@@ -101,7 +101,7 @@ class Command(BaseCommand):
         """Yield vectors as they arrive. Retry failed texts up to `TRIES` times in a row."""
         tries = 0
         while texts:
-            answered = vectors_side_by_side(texts, embedder)
+            answered = vectors_in_parallel(texts, embedder)
             if answered.made:
                 yield answered.made
                 tries = 0

@@ -16,7 +16,7 @@ from moments_app.operator.rights import may_retract_directly
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
 from moments_app.operator.views.retraction import RetractEntity, RetractItems
-from moments_app.streams.add_atoms import note_growth
+from moments_app.streams.add_atoms import process_manual_change
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
 from sessions_app.admin.links import change_url, link_column
@@ -134,7 +134,7 @@ class MemoryAtomAdmin(PageAdmin):
         if is_written:
             obj.embeddings.all().delete()  # the vectors of the former text
             rebuild_known_people([was_about] if was_about else [])
-        note_growth(obj, requested_by=cause.actor)
+        process_manual_change(obj, requested_by=cause.actor)
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Return to the stream's page."""

@@ -11,20 +11,20 @@ from moments_app.operator.views.fact import (
     ContradictionForm,
     CorrectionForm,
     DeclineContradiction,
-    TakeAnswerBack,
+    UndoAnswer,
     UndoCorrection,
 )
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
-from sessions_app.admin.actors import AskedForAdmin, actor_column
+from sessions_app.admin.actors import RequestedAdmin, actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.views import asks_first
+from sessions_app.admin.views import confirm_first
 from sessions_app.limited_operators import scope_key
 
 COUNTED, KEPT = 100, 30  # maximum number to count, and seconds to cache it
 
 
 @admin.register(Correction)
-class CorrectionAdmin(AskedForAdmin):
+class CorrectionAdmin(RequestedAdmin):
     """Corrections, newest first."""
 
     list_display = ("created_at", "kind", "before", "after", "user", "by", "undone_at")
@@ -51,7 +51,7 @@ class ContradictionAdmin(ReadOnlyAdmin):
     when_empty = "No contradictions. Facts that may contradict each other wait here for your decision."
     ordering = ("-id",)
     form_page = ContradictionForm
-    views = (AcceptContradiction, DeclineContradiction, TakeAnswerBack)
+    views = (AcceptContradiction, DeclineContradiction, UndoAnswer)
     fields = (("user", "reason"), ("created_at", "decision"), ("by", "decided_at"))
 
     @admin.display(description="About")
@@ -73,7 +73,7 @@ def _number_waiting() -> int:
 
 
 @admin.register(Retraction)
-class RetractionAdmin(AskedForAdmin):
+class RetractionAdmin(RequestedAdmin):
     """Retractions, newest first."""
 
     list_display = ("created_at", "session", "whose", "reason", "by", "undone_at")
@@ -105,7 +105,7 @@ class RetractionAdmin(AskedForAdmin):
         return request.user.has_perm("moments_app.change_retraction")
 
     @admin.action(description="Undo selected retractions", permissions=["undo"])
-    @asks_first(
+    @confirm_first(
         "Memory uses the turns again. Contexts and searches include what was derived from them.",
         button="Undo these retractions",
     )

@@ -26,7 +26,7 @@ from moments_app.reports.incidents import Incident, incidents_of
 from moments_app.reports.waiting import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.admin.views import FormPage, RowAction, asks_first, may_see
+from sessions_app.admin.views import FormPage, RowAction, confirm_first, may_see
 from sessions_app.models import Session
 
 SHOWN = 20  # maximum jobs, and maximum calls
@@ -348,7 +348,7 @@ class CircuitAdmin(ReadOnlyAdmin):
         TryCircuit.change_each(self, request, queryset)
 
     @admin.action(description="Close selected circuits", permissions=["steer"])
-    @asks_first(
+    @confirm_first(
         "Their engines are called as usual again, and all held jobs become due.",
         button="Close these circuits",
     )

@@ -25,7 +25,7 @@ from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line
 from sessions_app.admin.event import WRITTEN
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views import FormPage, RowAction, asks_first
+from sessions_app.admin.views import FormPage, RowAction, confirm_first
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.event import named_actor
 from sessions_app.people.provenance import declared
@@ -57,7 +57,7 @@ COUNTED = 100  # maximum failed jobs to count
 LEFT_SHOWN = 50  # maximum rows of each kind that a job created
 CALLS_SHOWN = 200
 # For each process, the session field with the last turn that it has processed.
-PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarised_to"}
+PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarized_to"}
 FOR_EVER = -1  # value of a schedule's `repeats`
 
 WRITTEN["process"] = title_of
@@ -196,7 +196,7 @@ class JobAdmin(LogAdmin):
         return request.user.has_perm("moments_app.change_job")
 
     @admin.action(description="Retry selected jobs that failed or were cancelled", permissions=["steer"])
-    @asks_first(
+    @confirm_first(
         "Failed and cancelled jobs are queued again now, with a new set of attempts.",
         button="Retry these jobs",
     )
@@ -205,7 +205,7 @@ class JobAdmin(LogAdmin):
         RetryJob.change_each(self, request, queryset)
 
     @admin.action(description="Cancel selected queued or running jobs", permissions=["steer"])
-    @asks_first(
+    @confirm_first(
         "Queued and running jobs end as cancelled, and their results are discarded.",
         button="Cancel these jobs",
     )

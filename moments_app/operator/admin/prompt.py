@@ -34,9 +34,9 @@ from moments_app.prompts import (
     MAX_CHARS,
     NO_WORD,
     NotApproved,
-    is_second_asked,
-    put_in_force,
-    with_line_breaks,
+    activate_version,
+    needs_second_editor,
+    normalize_newlines,
 )
 from moments_app.sessions.checkpoint import MAX_WORDS
 from moments_app.streams.consolidate import MAX_OBSERVATIONS
@@ -173,7 +173,7 @@ class TextForm(forms.Form):
         content: str = self.cleaned_data["content"]
         if not content.strip():
             raise forms.ValidationError(NO_WORD)
-        return with_line_breaks(content)
+        return normalize_newlines(content)
 
 
 class VersionForm(TextForm):
@@ -239,7 +239,7 @@ class PromptEditor(PromptPage):
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | {"help": help_for(self.row.purpose), "changes": self._changes()}
-        shown |= {"is_second_asked": is_second_asked(), "panels": [panel.template for panel in PANELS]}
+        shown |= {"needs_second_editor": needs_second_editor(), "panels": [panel.template for panel in PANELS]}
         for panel in PANELS:
             shown |= panel.context(self)
         return shown
@@ -285,7 +285,7 @@ class ChangesVersions(PromptEditor):
         """Activate a version from the next job on, or report why that is not possible."""
         try:
             with transaction.atomic():
-                put_in_force(version, by=self.actor)
+                activate_version(version, by=self.actor)
                 number = version.number
                 self.log(self.row, f"Activated version {number}.", f"Version {number} is active.")
         except NotApproved as error:

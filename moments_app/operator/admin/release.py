@@ -27,17 +27,17 @@ from moments_app.streams.release import (
     agent_of,
     decline,
     extend,
+    matching_candidates,
     release,
     revoke,
     reword,
-    said_the_same,
     source_turns,
 )
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.actors import actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.links import change_url, page_url
-from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, asks_first, first_of, may_see
+from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, confirm_first, first_of, may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile
 
@@ -168,7 +168,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
             "atom": atom,
             "wording": self.request.POST.get("wording", atom.content),
             "audience": audience(agent_of(atom), atom.stream.application_pk),
-            "others": said_the_same(atom).exclude(pk=atom.pk)[:PAGE],
+            "others": matching_candidates(atom).exclude(pk=atom.pk)[:PAGE],
             "who_said_it": who_said_it(account_ages(atom)),
             "entries": entries(self.request, turns),
             "last_turn": turns[-1] if turns else None,
@@ -315,7 +315,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
         return "active" if release.is_signed else "invalid signature"
 
     @admin.action(description="Revoke selected releases", permissions=["release"])
-    @asks_first(
+    @confirm_first(
         "Other people's contexts and searches no longer include them. To share them again, create new releases.",
         button="Revoke these releases",
     )

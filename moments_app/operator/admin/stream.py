@@ -31,7 +31,7 @@ from sessions_app.admin.views import (
     RowAction,
     RowPage,
     actor_of,
-    asks_first,
+    confirm_first,
     first_of,
     may_see,
     number_in,
@@ -334,7 +334,7 @@ class MemoryStreamAdmin(PageAdmin):
         return stream.consolidated_at  # type: ignore[attr-defined]
 
     @admin.action(description="Merge waiting observations into the selected texts", permissions=["consolidate"])
-    @asks_first(
+    @confirm_first(
         "A job rewrites each selected text with its waiting observations, even if only a few wait.",
         button="Merge the observations",
     )
@@ -343,7 +343,7 @@ class MemoryStreamAdmin(PageAdmin):
         ConsolidateStream.change_each(self, request, queryset)
 
     @admin.action(description="Undo last merge of selected texts", permissions=["consolidate"])
-    @asks_first(
+    @confirm_first(
         "In each text, the lines that the last merge wrote are removed. The lines that they replaced are "
         "restored, if they are known. The observations wait for the next merge.",
         button="Undo these merges",

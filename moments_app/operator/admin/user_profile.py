@@ -31,7 +31,7 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
 from sessions_app.models.user_profile import DERIVED, EDITED
-from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, SomethingLeft, erase_user, holdings
+from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
 
 MOST_READ = 10_000  # maximum people who match by name or summary; a common word would match everyone
@@ -86,7 +86,7 @@ class EraseProfile(RowPage[UserProfile]):
         try:
             with unlimited():  # also deletes rows that this operator can't see, such as log entries of others
                 erased = erase_user(person.user_id, application=person.application_id, actor=self.actor)
-        except (OnHold, SomethingLeft, UserProfile.DoesNotExist) as error:
+        except (OnHold, RowsRemain, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))
         messages.success(
             request,

@@ -10,11 +10,11 @@ from unfold.decorators import display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from moments_app.models import WebhookDelivery, WebhookEndpoint
-from moments_app.models.webhook import Occasion, told_as
+from moments_app.models.webhook import WebhookEvent, public_name
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
 from sessions_app.admin.links import list_url
-from sessions_app.admin.views import FormPage, RowAction, asks_first
+from sessions_app.admin.views import FormPage, RowAction, confirm_first
 
 SHOWN = 10
 
@@ -64,7 +64,9 @@ class WebhookEndpointAdmin(PageAdmin):
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "events":
-            return forms.MultipleChoiceField(choices=Occasion.choices, widget=UnfoldAdminCheckboxSelectMultipleWidget)
+            return forms.MultipleChoiceField(
+                choices=WebhookEvent.choices, widget=UnfoldAdminCheckboxSelectMultipleWidget
+            )
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     @display(description="State", label={"active": "success", "failing": "danger", "off": "warning"})  # type: ignore[untyped-decorator]
@@ -73,7 +75,7 @@ class WebhookEndpointAdmin(PageAdmin):
 
     @admin.display(description="Events")
     def told_of(self, webhook: WebhookEndpoint) -> str:
-        return ", ".join(map(told_as, webhook.events))
+        return ", ".join(map(public_name, webhook.events))
 
 
 @admin.register(WebhookDelivery)
@@ -96,7 +98,7 @@ class WebhookDeliveryAdmin(LogAdmin):
         return request.user.has_perm("moments_app.change_webhookendpoint")
 
     @admin.action(description="Resend selected", permissions=["steer"])
-    @asks_first(
+    @confirm_first(
         "Each delivery is sent to its endpoint again, even if it was received before.",
         button="Resend these deliveries",
     )

@@ -262,7 +262,7 @@ class DeclineContradiction(Answer):
     decision, told = Contradiction.Decision.DECLINED, "Both facts are true."
 
 
-class TakeAnswerBack(Answer):
+class UndoAnswer(Answer):
     """Remove the answer."""
 
     route, name = "<int:pk>/take-back/", "take_back"

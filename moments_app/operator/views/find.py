@@ -93,7 +93,7 @@ class Find(OperatorPage):
         """Return a group for each session found by id or title, then groups of the others by similar words."""
         named = [[row] for row in rows if row.is_named]
         others = [row for row in rows if not row.is_named]
-        return named + with_similar(others, _turns(self.request), words)
+        return named + group_similar(others, _turns(self.request), words)
 
 
 def _turns(request: HttpRequest) -> Mapping[int, Mention | None]:
@@ -148,7 +148,7 @@ Words = Sequence[lexemes.QueryWord]
 Statement = AbstractSet[str] | None  # the stems of a turn's words without the query's; None if the text is archived
 
 
-def with_similar(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
+def group_similar(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
     """Return the sessions in groups. The first session of a group is the source, and the others have similar words.
 
     Groups are sorted by their first session in `sessions`. Within a group, turns of the person come before turns of

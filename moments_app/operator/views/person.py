@@ -129,7 +129,7 @@ class Who(FirstTab[UserProfile], PersonPage):
         return {
             "known_people": people,
             "more_people": more,
-            "put_off": _put_off(self.row),
+            "put_off": _held_by_budget(self.row),
             "kept": _kept(self.request, self.row),
             "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
         } | self._readings()
@@ -227,7 +227,7 @@ def _links(person: UserProfile, entities: Iterable[Entity]) -> list[EntityLink]:
     return list(links.select_related("to_entity").defer("to_entity__search_vector").order_by("pk"))
 
 
-def _put_off(profile: UserProfile) -> dict[str, Any] | None:
+def _held_by_budget(profile: UserProfile) -> dict[str, Any] | None:
     """Return how many of a person's jobs are held until another day by a budget, and why; None if there are none."""
     jobs = Job.objects.later().filter(user=profile, held_by=Job.Held.BUDGET)
     number = jobs.count()

@@ -4,7 +4,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 from sessions_app.models import UserProfile
-from sessions_app.people.erase import SomethingLeft, erase_user, holdings
+from sessions_app.people.erase import RowsRemain, erase_user, holdings
 
 
 class Command(RefusingCommand):
@@ -29,7 +29,7 @@ class Command(RefusingCommand):
             raise CommandError("The user_id doesn't match. Nothing was erased.")
         try:
             erased = erase_user(user_id, application=application, actor="operator:command")
-        except (UserProfile.DoesNotExist, SomethingLeft) as error:
+        except (UserProfile.DoesNotExist, RowsRemain) as error:
             raise CommandError(str(error)) from error
         self.stdout.write(
             f"Searched {len(erased.left)} kinds of data for the person again: {erased.left.total()} rows."

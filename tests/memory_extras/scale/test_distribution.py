@@ -16,7 +16,7 @@ from memory_extras.scale.distribution import TABLES, keep_distributed
 from memoryproject.database.backup import BackupError
 from memoryproject.database.restore import restore
 from moments_app.models import EmbeddingModel, OwnText, TurnEmbedding
-from sessions_app.limited_operators import operating_in
+from sessions_app.limited_operators import acting_as_limited_operator
 from sessions_app.models import Application, Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -153,12 +153,12 @@ class TestDistributing:
         for server in range(len(installed.servers)):
             with installed.connected(server) as session:
                 assert set(session.execute("TABLE distribution.person").fetchall()) == people
-        with operating_in(1, [other.pk]):
+        with acting_as_limited_operator(1, [other.pk]):
             assert set(Message.objects.values_list("user__user_id", flat=True)) == {"eve", "new"}
             assert Message.objects.count() == 8
             assert Message.objects.exclude(user__application=other).update(content="x") == 0
         UserProfile.objects.filter(user_id="new").update(application=DEFAULT)
-        with operating_in(1, [other.pk]):
+        with acting_as_limited_operator(1, [other.pk]):
             assert Message.objects.count() == 6
 
     def test_functions_redefined_by_a_migration_are_adapted_again(self, installed: Cluster) -> None:

@@ -8,7 +8,7 @@ from django.db import connection
 
 from memoryproject.database import vacuum as module
 from memoryproject.database.vacuum import Vacuumed, vacuum
-from sessions_app.database.database_roles import WORKER_ROLE, let_roles_work
+from sessions_app.database.database_roles import WORKER_ROLE, grant_privileges
 from sessions_app.models import UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -78,6 +78,6 @@ def test_tables_that_the_login_may_not_vacuum_are_counted(ada: UserProfile) -> N
         cursor.execute(f"REVOKE MAINTAIN ON sessions_app_message FROM {WORKER_ROLE}")
     with logged_in_as(WORKER_ROLE):
         assert vacuum(dry_run=True) == Vacuumed(allowed.vacuumed - 1, of_another_owner=1)
-    let_roles_work()
+    grant_privileges()
     with logged_in_as(WORKER_ROLE):
         assert vacuum(dry_run=True) == allowed

@@ -16,7 +16,7 @@ from memoryproject import asgi
 from memoryproject.serving import anonymous_throttle
 from memoryproject.serving.anonymous_throttle import AnonymousThrottle, Buckets, address_of, address_range, secret_of
 from sessions_app.models import ApiKey
-from sessions_app.process_cache import PROVEN
+from sessions_app.process_cache import VERIFIED
 from tests.support.live import live_site
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -90,7 +90,7 @@ def test_row_36_a_revoked_key_is_limited_as_unauthenticated(site: str) -> None:
     assert statuses(site, 1, "REST", text) == [200]
     key.revoke()
     assert statuses(site, MANY + 2, "REST", text) == [401] * (MANY + 1) + [429]
-    assert text not in PROVEN
+    assert text not in VERIFIED
 
 
 def test_row_36_guesses_of_a_secret_are_limited_and_do_not_block_the_key(site: str) -> None:

@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from memoryproject.database import timeouts
-from memoryproject.database.timeouts import Away, database
+from memoryproject.database.timeouts import DatabaseUnavailable, database
 from memoryproject.status import checks
 from memoryproject.status.notifications import Webhook
 from memoryproject.status.site_state import (
@@ -261,13 +261,13 @@ def test_connecting_to_a_silent_database_times_out(monkeypatch: pytest.MonkeyPat
         address = {"host": "127.0.0.1", "port": silent.getsockname()[1]}
         connection.close()
         monkeypatch.setattr(connection, "get_connection_params", lambda: address)
-        with pytest.raises(Away, match=r"did not respond within 0\.3 s"), database(0.3):
+        with pytest.raises(DatabaseUnavailable, match=r"did not respond within 0\.3 s"), database(0.3):
             connection.ensure_connection()
 
 
 @pytest.mark.slow
 def test_a_hanging_statement_times_out_and_is_canceled(transactional_db: None) -> None:
-    with pytest.raises(Away), database(0.3):
+    with pytest.raises(DatabaseUnavailable), database(0.3):
         connection.cursor().execute("SELECT pg_sleep(600)")
 
     def is_over() -> bool:

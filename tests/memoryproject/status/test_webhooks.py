@@ -22,7 +22,7 @@ from memoryproject.conf import WebhookSettings
 from memoryproject.status import webhooks
 from memoryproject.status.webhooks import SENDERS, NotReceived, post, send, serve
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
-from moments_app.models.webhook import KEPT_TRYING, LEASE, Occasion
+from moments_app.models.webhook import KEPT_TRYING, LEASE, WebhookEvent
 from sessions_app.database import wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -48,7 +48,7 @@ def receiver(settings: Settings) -> Iterator[Receiver]:
 @pytest.fixture
 def webhook(receiver: Receiver) -> WebhookEndpoint:
     """A webhook for every type of event."""
-    return WebhookEndpoint.objects.create(name="Billing", url=receiver.url, events=Occasion.values)
+    return WebhookEndpoint.objects.create(name="Billing", url=receiver.url, events=WebhookEvent.values)
 
 
 def send_all() -> None:

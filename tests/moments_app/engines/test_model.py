@@ -28,7 +28,7 @@ from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.shared_call import question_of
 from moments_app.engines.transcript import Turn, fenced
-from sessions_app.text.invisible_characters import without_unseen
+from sessions_app.text.invisible_characters import without_invisible
 from sessions_app.text.length import shorten_middle
 from tests.support import openai_server as behave
 from tests.support.openai_server import OpenAIServer
@@ -518,11 +518,11 @@ def test_row_10_no_text_breaks_out_of_its_line(content: str, tool: str, summary:
     prompt = question_of(asked).text
     assert len(prompt.splitlines()) == 2 + 1 + 3 + 1
     shown = [behave.as_turn(line) or {} for line in lines_of_transcript(prompt)]
-    seen = without_unseen(content)
+    seen = without_invisible(content)
     assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, seen), (2, "after")]
-    assert shown[1].get("tool", "") == without_unseen(tool)
+    assert shown[1].get("tool", "") == without_invisible(tool)
     [[_name, _day, told]] = json.loads(prompt.splitlines()[0].removeprefix("Recent moments, newest first: "))
-    assert told == without_unseen(summary[:KNOWN_SUMMARY_MAX])
+    assert told == without_invisible(summary[:KNOWN_SUMMARY_MAX])
 
 
 def test_only_shards_are_described_as_shared() -> None:

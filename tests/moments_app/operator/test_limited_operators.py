@@ -30,7 +30,7 @@ from moments_app.models import (
 )
 from moments_app.models.context_receipt import ContextTokens
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.limited_operators import OPERATOR_ROLE, operating_in, unlimited
+from sessions_app.limited_operators import OPERATOR_ROLE, acting_as_limited_operator, unlimited
 from sessions_app.models import ApiKey, Application, Event, LoginLimit, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.provenance import declared
@@ -218,7 +218,7 @@ class TestOnesOwn:
         own = reverse("admin:auth_user_second_factor")
         [signed] = re.findall(r'name="offer" value="([^"]+)"', page(eve, own))
         login = User.objects.get(pk=eve.session["_auth_user_id"])
-        code = f"{totp(bytes.fromhex(Offer.brought_back(login, signed).key)):06}"  # type: ignore[union-attr]
+        code = f"{totp(bytes.fromhex(Offer.from_form(login, signed).key)):06}"  # type: ignore[union-attr]
         assert b"Save these recovery codes" in eve.post(own, {"offer": signed, "code": code}).content
         assert b"This code is wrong" in eve.post(f"{own}off/", {"code": "wrong"}).content
         events = list(Event.objects.order_by("pk").values_list("type", flat=True))
@@ -258,7 +258,7 @@ class TestTheLock:
     def limited(self, other: Application, own: Session, ada: UserProfile) -> Iterator[Application]:
         build(talk(ada, 60))
         Entity.objects.create(user=ada, kind="task", title="Order felt")
-        with operating_in(1, [other.pk]):
+        with acting_as_limited_operator(1, [other.pk]):
             yield other
 
     @pytest.mark.slow

@@ -32,7 +32,7 @@ from moments_app.streams.texts import undo
 from moments_app.turns import platform_text
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
+from sessions_app.people.erase import OnHold, RowsRemain, erase_user, holdings
 from sessions_app.people.provenance import declared
 from tests.support.api import Api
 from tests.support.commands import printed
@@ -490,7 +490,7 @@ class TestProof:
                 f"INSERT INTO unknown VALUES ({ada.pk})"
             )
             try:
-                with pytest.raises(SomethingLeft, match="unknown"):
+                with pytest.raises(RowsRemain, match="unknown"):
                     erase_user("ada", application=DEFAULT, actor="test")
             finally:
                 cursor.execute("DROP TABLE unknown")
@@ -504,7 +504,7 @@ class TestProof:
         with connection.cursor() as cursor:
             cursor.execute("CREATE RULE kept AS ON UPDATE TO moments_app_memoryatom DO INSTEAD NOTHING")
             try:
-                with pytest.raises(SomethingLeft, match="names in other people's items"):
+                with pytest.raises(RowsRemain, match="names in other people's items"):
                     erase_user("ada", application=DEFAULT, actor="test")
             finally:
                 cursor.execute("DROP RULE kept ON moments_app_memoryatom")
@@ -528,7 +528,7 @@ class TestProof:
                 "CREATE TRIGGER kept BEFORE UPDATE ON moments_app_retracteditem FOR EACH ROW EXECUTE FUNCTION keep_it()"
             )
             try:
-                with pytest.raises(SomethingLeft, match="names in other people's items"):
+                with pytest.raises(RowsRemain, match="names in other people's items"):
                     erase_user("ada", application=DEFAULT, actor="test")
             finally:
                 cursor.execute("DROP FUNCTION keep_it CASCADE")

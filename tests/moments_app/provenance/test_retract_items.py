@@ -16,7 +16,7 @@ from moments_app.provenance.retract import CannotRetract
 from moments_app.provenance.retract_items import Named, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
-from sessions_app.limited_operators import operating_in
+from sessions_app.limited_operators import acting_as_limited_operator
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
@@ -315,7 +315,7 @@ class TestShards:
         made = retract_items(self.written().stream, Named(written_by="key:abc"), reason="planted", requested_by="test")
         there, seen = Application.objects.create(name="there"), []
         for application in (there.pk, DEFAULT):
-            with operating_in(1, [application]):
+            with acting_as_limited_operator(1, [application]):
                 seen.append((Retraction.objects.count(), made.items.count()))
         assert seen == [(0, 0), (1, 3)]  # the statement, its history and its stream
 

@@ -6,7 +6,7 @@ import pytest
 from rapidfuzz.distance import OSA
 
 from moments_app.models import Vocabulary, Word
-from moments_app.recall.query_terms import MOST_EDITS, meant_terms, tolerated_edits
+from moments_app.recall.query_terms import MOST_EDITS, guessed_terms, tolerated_edits
 from moments_app.recall.term_weights import Term
 from sessions_app.models import UserProfile
 
@@ -35,6 +35,6 @@ def test_every_word_within_the_edit_distance_is_found(ada: UserProfile, letters:
         Word.objects.all().delete()
         Word.objects.create(vocabulary=vocabulary, user=ada, stem=f"de:{stem}", turns=1)
         unknown = Term("word", (f"de:{asked}",), {})
-        meant = meant_terms([unknown], user_id=ada.pk, vocabularies=[vocabulary.pk], is_counted=True)
+        meant = guessed_terms([unknown], user_id=ada.pk, vocabularies=[vocabulary.pk], is_counted=True)
         assert [term.word for term in meant] == [stem]
     assert MOST_EDITS == tolerated_edits("a" * 8) > tolerated_edits("a" * 7)

@@ -70,7 +70,7 @@ def test_tokens_of_turns_are_counted_by_arrival_beside_tokens_sent(ada: UserProf
     Message.objects.update(arrived_at=timezone.now(), tokens=20)
     call(ada, input_tokens=500)
     cost = site_cost()
-    assert (cost.tokens_said, cost.whole.tokens_in, cost.sent_for_said) == (200, 500, 2.5)
+    assert (cost.tokens_said, cost.whole.tokens_in, cost.input_tokens_per_turn_token) == (200, 500, 2.5)
     [(day, said, used)] = cost.by_day
     assert (day, said, used.tokens_in) == (timezone.now().date(), 200, 500)
 

@@ -15,7 +15,7 @@ from moments_app.streams.add_atoms import add_atoms, is_due
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput
 from moments_app.streams.curate import evict
 from moments_app.streams.edit_profile import pin_text
-from moments_app.streams.texts import CannotUndo, let_wait, undo
+from moments_app.streams.texts import CannotUndo, mark_waiting, undo
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.text.length import cut_lines
@@ -280,6 +280,6 @@ class TestAtOnce:
                 lock_rows(MemoryStream.objects.filter(pk=stream.pk))
                 added = pool.submit(on_its_own_connection, add)
                 wait_until_somebody_waits()
-                let_wait([absorbed], Cause("test"))
+                mark_waiting([absorbed], Cause("test"))
             assert added.result() == []
         assert waiting(stream) == ["Observation 3."]

@@ -183,7 +183,7 @@ def test_lines_are_stored_as_hashes_once_per_person_and_found_by_other_processes
     text = context_of(service)
     platform_text.waiting.flush()
     lines = ServedLine.objects.count()
-    assert lines and not platform_text.not_written_yet(ada.pk)
+    assert lines and not platform_text.unsaved_hashes(ada.pk)
     context_of(service)
     assert not platform_text.waiting.waiting()  # because this process has already written them
     platform_text.written.forget()

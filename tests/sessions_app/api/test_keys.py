@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from sessions_app.api import authentication
 from sessions_app.models import ApiKey, Session, UserProfile
-from sessions_app.process_cache import PROVEN
+from sessions_app.process_cache import VERIFIED
 from tests.support.api import Api
 from tests.support.transcript import messages, talk
 
@@ -97,7 +97,7 @@ def test_row_19_a_recently_valid_key_stops_working_at_once(
     assert (answer.status_code, answer["WWW-Authenticate"]) == (401, "Bearer")
     assert answer.json() == Api("mem_0_0").get("sessions").json()
     assert Session.objects.get().message_count == 2
-    assert text not in PROVEN
+    assert text not in VERIFIED
     assert CALLS[call](api).status_code == 401
 
 

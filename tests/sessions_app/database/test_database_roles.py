@@ -21,7 +21,7 @@ from sessions_app.database.database_roles import (
     WEB_ROLE,
     WORKER_ROLE,
     administrators_sql,
-    let_roles_work,
+    grant_privileges,
     missing,
     taking,
 )
@@ -179,7 +179,7 @@ class TestGrants:
             cursor.execute("CREATE TABLE new_one (id bigint); ALTER TABLE new_one ENABLE ROW LEVEL SECURITY")
         try:
             assert {statement.split(" ON ")[1].split()[0] for statement in missing()} == {"new_one"}
-            let_roles_work()
+            grant_privileges()
             assert list(missing()) == []
             with connection.cursor() as cursor:
                 cursor.execute("INSERT INTO new_one VALUES (1)")
@@ -198,7 +198,7 @@ class TestGrants:
                 cursor.execute(administrators_sql("postgres"))
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute(f"ALTER ROLE {WEB_ROLE} LOGIN; ALTER ROLE {WORKER_ROLE} LOGIN")
-                seen_to = another.submit(on_its_own_connection, let_roles_work)
+                seen_to = another.submit(on_its_own_connection, grant_privileges)
                 wait_until_somebody_waits()
             seen_to.result()
 

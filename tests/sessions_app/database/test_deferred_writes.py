@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from sessions_app.database import deferred_writes
-from sessions_app.database.deferred_writes import WriteBehind
+from sessions_app.database.deferred_writes import WriteBuffer
 from tests.support.processes import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,7 +52,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred_writes, "EVERY", 0.01)
     writer = Writer(cut)
-    behind = WriteBehind("test", writer)
+    behind = WriteBuffer("test", writer)
     behind.note(1)  # no later item triggers the retry
     wait_until(lambda: writer.written == [1])
     behind.stop()
@@ -66,7 +66,7 @@ def test_failed_items_stay_first_and_the_oldest_are_dropped_over_the_limit(monke
         behind.note(4)
         cut()
 
-    behind = WriteBehind("test", writer := Writer(meanwhile))
+    behind = WriteBuffer("test", writer := Writer(meanwhile))
     for number in (1, 2, 3):
         behind.note(number)
     behind.flush()
@@ -77,7 +77,7 @@ def test_failed_items_stay_first_and_the_oldest_are_dropped_over_the_limit(monke
 
 
 def test_items_that_cannot_be_written_are_dropped() -> None:
-    behind = WriteBehind("test", writer := Writer(lambda: execute("SELECT 1 / 0")))
+    behind = WriteBuffer("test", writer := Writer(lambda: execute("SELECT 1 / 0")))
     behind.note(1)
     behind.flush()
     assert behind.waiting() == []

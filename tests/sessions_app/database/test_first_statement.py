@@ -7,7 +7,7 @@ from psycopg import sql
 from sessions_app.database.database_roles import ADMIN, ADMIN_ROLE, taking
 from sessions_app.database.first_statement import SNAPSHOT
 from sessions_app.database.statement_timeouts import Kind, limited
-from sessions_app.limited_operators import OPERATOR_ROLE, operating_in
+from sessions_app.limited_operators import OPERATOR_ROLE, acting_as_limited_operator
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
 
@@ -37,7 +37,12 @@ def test_row_9_repeated_and_composed_statements_run_with_role_and_limits(ada: Us
 
 
 def test_a_snapshot_is_taken_before_setting_a_role_that_needs_a_query() -> None:
-    with operating_in(1, [DEFAULT]), limited(Kind.CALL), transaction.atomic(), connection.cursor() as cursor:
+    with (
+        acting_as_limited_operator(1, [DEFAULT]),
+        limited(Kind.CALL),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
         cursor.execute(SNAPSHOT)
         cursor.execute(f"SELECT {STATE}, current_setting('transaction_isolation')")
         assert cursor.fetchone() == (f"{OPERATOR_ROLE} 1min", "repeatable read")

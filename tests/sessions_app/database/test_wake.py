@@ -20,7 +20,7 @@ from moments_app.jobs.steer import retry_all
 from moments_app.jobs.worker import keep_time
 from moments_app.models import Job
 from sessions_app.database import wake
-from sessions_app.database.wake import Bell, Channel, Waker, wake_workers
+from sessions_app.database.wake import Channel, NotificationListener, ThreadWaker, wake_workers
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import append
 from tests.support.concurrency import at_once
@@ -45,7 +45,7 @@ def listening(channel: Channel = Channel.JOBS) -> Iterator[threading.Event]:
     reading, writing = os.pipe()
 
     def wait() -> None:
-        bell = Bell(channel, interrupt=reading)
+        bell = NotificationListener(channel, interrupt=reading)
         bell.wait(LONG)  # returns at once, and listens from now on
         ready.set()
         bell.wait(LONG)
@@ -198,8 +198,8 @@ def test_an_idle_worker_knows_when_the_next_job_is_due(ada: UserProfile) -> None
 
 
 def test_waking_from_threads_never_blocks() -> None:
-    waker = Waker()
-    bell = Bell(Channel.JOBS, interrupt=waker.reading)
+    waker = ThreadWaker()
+    bell = NotificationListener(Channel.JOBS, interrupt=waker.reading)
     bell.wait(LONG)
     for _ in range(100_000):  # more bytes than a pipe can buffer
         waker.wake()
@@ -210,7 +210,7 @@ def test_a_signal_ends_a_wait() -> None:
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         with signals_as_bytes() as signals:
-            bell = Bell(Channel.JOBS, interrupt=signals)
+            bell = NotificationListener(Channel.JOBS, interrupt=signals)
             bell.wait(LONG)
             os.kill(os.getpid(), signal.SIGUSR1)
             bell.wait(LONG)
@@ -235,7 +235,7 @@ def test_a_web_process_sends_one_notification_for_several_requests(
 
 def test_a_notification_during_a_query_is_not_lost(ada: UserProfile) -> None:
     with signals_as_bytes() as signals:
-        bell = Bell(Channel.JOBS, interrupt=signals)
+        bell = NotificationListener(Channel.JOBS, interrupt=signals)
         bell.wait(LONG)
         at_once(lambda _: ask(ada), 1)
         Job.objects.next_due(within=1)  # the notification arrives with the result of this statement
@@ -245,7 +245,7 @@ def test_a_notification_during_a_query_is_not_lost(ada: UserProfile) -> None:
 def test_no_connection_listens_behind_a_pooler(settings: Settings) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"poll_seconds": 0.01})
     with signals_as_bytes() as signals:
-        Bell(Channel.JOBS, interrupt=signals).wait(LONG)
+        NotificationListener(Channel.JOBS, interrupt=signals).wait(LONG)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_listening_channels()")
         assert cursor.fetchall() == []

@@ -28,7 +28,7 @@ from moments_app.models import EmbeddingModel, Moment
 from moments_app.models.embedding import TurnEmbedding
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.models.searched import said_fields
+from sessions_app.models.searched import source_fields
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import CannotExport, export_user
 from sessions_app.retention import retain as process
@@ -136,7 +136,7 @@ def test_an_archive_is_plain_json_with_every_column_and_no_text_in_its_name(ada:
     [turn] = map(json.loads, gzip.decompress(first.read_bytes()).splitlines())
     assert turn["content"].startswith("Turn 0 🏺") and turn["external_id"] == "m0"
     assert datetime.fromisoformat(turn["created_at"]).strftime("%Y-%m") == first.name[:7]
-    assert turn.keys() == {field.column for field in said_fields(Message)}
+    assert turn.keys() == {field.column for field in source_fields(Message)}
     assert second.name > first.name
 
 

@@ -13,7 +13,12 @@ from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.streams.release import CannotRelease, quotes, release
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.text.invisible_characters import all_without_unseen, has_unseen, with_unseen_written, without_unseen
+from sessions_app.text.invisible_characters import (
+    all_without_unseen,
+    has_invisible,
+    with_invisible_shown,
+    without_invisible,
+)
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.operator import operator
@@ -44,15 +49,15 @@ ENGLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007
     ],
 )
 def test_invisible_characters_are_removed_unless_a_script_or_emoji_needs_them(text: str, left: str) -> None:
-    assert without_unseen(text) == left
-    assert without_unseen(left) == left
-    assert (has_unseen(text), has_unseen(left)) == (text != left, False)
+    assert without_invisible(text) == left
+    assert without_invisible(left) == left
+    assert (has_invisible(text), has_invisible(left)) == (text != left, False)
 
 
 def test_hidden_text_is_written_out_for_people() -> None:
-    assert with_unseen_written(HIDDEN) == f"The kiln⟦U+200B⟧ is⟦hidden: {ORDER}⟧ ⟦U+202E⟧hot⟦U+202C⟧."
-    assert with_unseen_written(ENGLAND) == ENGLAND
-    assert with_unseen_written("a\U000e0001b") == "a⟦hidden: ·⟧b"
+    assert with_invisible_shown(HIDDEN) == f"The kiln⟦U+200B⟧ is⟦hidden: {ORDER}⟧ ⟦U+202E⟧hot⟦U+202C⟧."
+    assert with_invisible_shown(ENGLAND) == ENGLAND
+    assert with_invisible_shown("a\U000e0001b") == "a⟦hidden: ·⟧b"
 
 
 def test_texts_in_lists_and_objects_are_cleaned() -> None:
@@ -75,7 +80,7 @@ class TestModels:
     def test_row_10_a_context_has_no_invisible_characters(self, service: Api, session: Session, form: str) -> None:
         answer = service.get("memory/context", user_id="ada", session_id="s1", format=form, query=f"Is it hot?{TAGS}")
         text = json.dumps(answer.json(), ensure_ascii=False)
-        assert "The kiln is hot" in text and not has_unseen(text)
+        assert "The kiln is hot" in text and not has_invisible(text)
 
     def test_row_10_search_results_and_turns_have_no_invisible_characters(self, service: Api, session: Session) -> None:
         found = service.post("memory/search", user_id="ada", query="kiln").json()
@@ -86,7 +91,7 @@ class TestModels:
             read: list[Any] = [search("kiln"), turn("s1", "0")]
         finally:
             CURRENT.reset(token)
-        assert not has_unseen(json.dumps(read, ensure_ascii=False, default=str))
+        assert not has_invisible(json.dumps(read, ensure_ascii=False, default=str))
 
     def test_stored_messages_are_unchanged(self, service: Api, session: Session) -> None:
         assert Message.objects.get(sequence=0).content == HIDDEN
@@ -95,7 +100,7 @@ class TestModels:
 
     def test_row_10_an_operator_sees_hidden_text_written_out(self, session: Session) -> None:
         shown = page(operator(), change_url(session))
-        assert f"is⟦hidden: {ORDER}⟧" in shown and not has_unseen(shown)
+        assert f"is⟦hidden: {ORDER}⟧" in shown and not has_invisible(shown)
 
     def test_row_24_a_text_with_invisible_characters_cannot_be_released(self, ada: UserProfile) -> None:
         learned = candidate(ada, shard("kilns", "default"), "Open the kiln's vent before firing.")

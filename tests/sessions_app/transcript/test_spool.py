@@ -132,7 +132,7 @@ def test_an_empty_file_is_deleted_after_a_while(folder: Path) -> None:
         assert records is None
     path = taken(path)
     assert path.exists()
-    os.utime(path, (0, time.time() - 2 * spool.UNBEGUN_SECONDS))
+    os.utime(path, (0, time.time() - 2 * spool.EMPTY_FILE_SECONDS))
     with claimed(path) as records:
         assert records is None
     assert not path.exists()

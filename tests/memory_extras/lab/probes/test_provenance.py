@@ -16,7 +16,7 @@ from memory_extras.lab.probes.run import ask
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.reports.housekeeping import Tidied, housekeeping
-from sessions_app.limited_operators import operating_in
+from sessions_app.limited_operators import acting_as_limited_operator
 from sessions_app.models import Application, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import delete_session, erase_user
@@ -167,10 +167,10 @@ def test_row_24_an_application_cannot_access_the_probes_of_another(service: Api,
     assert [found["expected"] for found in shown["probes"]] == [probe.expected]
     assert MARKER not in str(list(Probe.objects.of_application(other.pk).values()))
     for application, expected in ((DEFAULT, probe.expected), (other.pk, "Walnut")):
-        with operating_in(1, [application]):
+        with acting_as_limited_operator(1, [application]):
             assert [found.expected for found in Probe.objects.all()] == [expected]
             assert {found.user_id for found in ProbeResult.objects.all()} <= {probe.user_id}
-    with operating_in(1, [other.pk]):
+    with acting_as_limited_operator(1, [other.pk]):
         assert not ProbeResult.objects.exists()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.engines.extractive.kinds import leans
+from moments_app.engines.extractive.kinds import needs_context
 
 ALONE = (
     "My daughter, Mia, is six.",
@@ -24,10 +24,10 @@ LEANING = {
 
 @pytest.mark.parametrize("text", ALONE)
 def test_a_sentence_that_names_its_subject_is_independent(text: str) -> None:
-    assert not leans(text, "en")
+    assert not needs_context(text, "en")
 
 
 @pytest.mark.parametrize("language", LEANING)
 def test_a_sentence_that_refers_to_earlier_ones_is_dependent(language: str) -> None:
-    assert [text for text in LEANING[language] if not leans(text, language)] == []
-    assert not leans("Das alte Motorrad habe ich verkauft.", "de")
+    assert [text for text in LEANING[language] if not needs_context(text, language)] == []
+    assert not needs_context("Das alte Motorrad habe ich verkauft.", "de")
