@@ -13,7 +13,7 @@ from sessions_app.models import ApiKey
 from tests.support.blocking_client import PACKAGE
 from tests.support.first_steps import python_in
 from tests.support.live import live_site
-from tests.support.openai_server import OpenAIServer, content
+from tests.support.openai_server import OpenAIServer, content, streamed
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -35,10 +35,10 @@ def site(transactional_db: None) -> Iterator[str]:
         yield url
 
 
-def ran(*arguments: str, folder: Path = HERE, **variables: str) -> str:
-    """Return what the Python with the frameworks prints."""
+def ran(*arguments: str, folder: Path = HERE, python: str = "FRAMEWORKS_PYTHON", **variables: str) -> str:
+    """Return what the Python with the frameworks prints. An environment variable names its path."""
     given = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{PACKAGE.parents[1]}:{HERE}", **variables}
-    command = [str(Path(os.environ["FRAMEWORKS_PYTHON"]).absolute()), *arguments]
+    command = [str(Path(os.environ[python]).absolute()), *arguments]
     done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -67,6 +67,39 @@ def test_an_agent_continues_its_session_in_another_process(site: str, key: str) 
         assert ran("-c", code, **given) == "Noted.\n"
         asked = json.dumps(model.requests[-1]["input"])
     assert asked.count("I restore kilns in Turin.") == 2 and asked.count("Noted.") == 1
+
+
+def test_litellm_calls_have_a_memory(site: str, key: str) -> None:
+    with OpenAIServer() as model:
+        model.queue(content("Noted."), streamed("No", "ted."))
+        model.always(content("Noted."))
+        assert ran("in_litellm.py", site, key, **litellm_with(model)) == "All checks passed.\n"
+        sent = [json.dumps(request["messages"]) for request in model.requests]
+    assert [request.count("I restore kilns in Turin.") for request in sent] == [1, 1, 0, 0, 0, 0]  # once for a question
+
+
+def test_the_litellm_code_in_the_docs_runs(site: str, key: str) -> None:
+    [code] = [block for block in python_in("frameworks.md") if "import litellm" in block]
+    with OpenAIServer() as model:
+        model.always(content("Noted."))
+        given = litellm_with(model) | {"MEMORY_KEY": key}
+        code = code.replace("http://localhost:8000", site)
+        assert ran("-c", code, **given) == "Noted.\n"
+        asked = code.replace("I restore kilns in Turin.", "Where do I restore kilns?").replace("friday", "monday")
+        assert ran("-c", asked, **given) == "Noted.\n"
+        assert "I restore kilns in Turin." in model.requests[-1]["messages"][0]["content"]
+
+
+def litellm_with(model: OpenAIServer) -> dict[str, str]:
+    """Return the environment in which LiteLLM calls this model, and nothing else."""
+    return {"OPENAI_API_BASE": model.base_url, "OPENAI_API_KEY": "sk-x", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+
+def test_open_webuis_chats_have_a_memory(site: str, key: str, tmp_path: Path) -> None:
+    given = {"DATA_DIR": str(tmp_path), "WEBUI_SECRET_KEY": "x", "ENABLE_DB_MIGRATIONS": "false"}
+    given["DATABASE_URL"] = f"sqlite:///{tmp_path}/webui.db"
+    told = ran("in_open_webui.py", site, key, python="OPEN_WEBUI_PYTHON", **given)
+    assert told.endswith("All checks passed.\n")
 
 
 @pytest.mark.parametrize("number", OTHERS)
