@@ -90,13 +90,13 @@ def test_the_litellm_code_in_the_docs_runs(site: str, key: str) -> None:
         assert "I restore kilns in Turin." in model.requests[-1]["messages"][0]["content"]
 
 
-def litellm_with(model: OpenAIServer) -> dict[str, str]:
+def litellm_with(model: OpenAIServer) -> dict[str, Any]:
     """Return the environment in which LiteLLM calls this model, and nothing else."""
     return {"OPENAI_API_BASE": model.base_url, "OPENAI_API_KEY": "sk-x", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 def test_open_webuis_chats_have_a_memory(site: str, key: str, tmp_path: Path) -> None:
-    given = {"DATA_DIR": str(tmp_path), "WEBUI_SECRET_KEY": "x", "ENABLE_DB_MIGRATIONS": "false"}
+    given: dict[str, Any] = {"DATA_DIR": str(tmp_path), "WEBUI_SECRET_KEY": "x", "ENABLE_DB_MIGRATIONS": "false"}
     given["DATABASE_URL"] = f"sqlite:///{tmp_path}/webui.db"
     told = ran("in_open_webui.py", site, key, python="OPEN_WEBUI_PYTHON", **given)
     assert told.endswith("All checks passed.\n")
