@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sessions_app.models import ApiKey
+from memory_platform.client import Memory
+from sessions_app.models import ApiKey, Message
 from tests.support.blocking_client import PACKAGE
 from tests.support.first_steps import python_in
 from tests.support.live import live_site
@@ -100,6 +101,35 @@ def test_open_webuis_chats_have_a_memory(site: str, key: str, tmp_path: Path) ->
     given["DATABASE_URL"] = f"sqlite:///{tmp_path}/webui.db"
     told = ran("in_open_webui.py", site, key, python="OPEN_WEBUI_PYTHON", **given)
     assert told.endswith("All checks passed.\n")
+
+
+def test_codex_with_the_plugin_has_a_memory(site: str, key: str, tmp_path: Path) -> None:
+    with Memory("nora", url=site, key=key) as memory:
+        memory.add("The kiln controller speaks Modbus on port 5020.", session_id="friday")
+    given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CODEX_HOME": str(tmp_path), "MODEL_KEY": "sk-x"}
+    given |= {"MEMORY_URL": site, "MEMORY_API_KEY": key, "MEMORY_USER": "nora"}
+    codex = str(Path(os.environ["CODEX"]).absolute())
+
+    def run(*arguments: str) -> None:
+        done = subprocess.run(
+            [codex, *arguments], cwd=tmp_path, env=given, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    run("plugin", "marketplace", "add", str(PACKAGE.parents[3]))
+    run("plugin", "add", "memory@memory-platform")
+    with OpenAIServer() as model:
+        model.always(streamed("Port 5020."))
+        provider = f'{{name="test", base_url="{model.base_url}", wire_api="responses", env_key="MODEL_KEY"}}'
+        to_model = ("-m", "test-model", "-c", 'model_provider="test"', "-c", f"model_providers.test={provider}")
+        unasked = ("--skip-git-repo-check", "--dangerously-bypass-hook-trust")
+        for said in ("Which port does the kiln controller use?", "Fix the failing test in tests/test_auth.py"):
+            run("exec", *unasked, *to_model, said)
+        recalled, unrelated = (json.dumps(request["input"]) for request in model.requests)
+    assert "speaks Modbus on port 5020" in recalled and "Modbus" not in unrelated
+    turns = Message.objects.turns().filter(session__source="coding-assistant").order_by("pk")
+    assert [turn.content for turn in turns][:2] == ["Which port does the kiln controller use?", "Port 5020."]
+    assert len(turns) == 4
 
 
 @pytest.mark.parametrize("number", OTHERS)
