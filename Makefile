@@ -118,16 +118,25 @@ release-check: .venv/installed-dev
 	sed 's/"name": "memory-platform",/& "version": "$(VERSION)",/' dist/tools/sbom.json > dist/release/memory-platform.cdx.json
 	cd clients/typescript && npm sbom --omit=dev --sbom-format=cyclonedx > $(CURDIR)/dist/release/memory-platform-client-npm.cdx.json
 
-# Runs the code of docs/frameworks.md and LangGraph's own tests with the latest releases of the frameworks.
+# What Open WebUI needs to run filters. All of its dependencies would be gigabytes.
+OF_FILTERS = aiohttp aiosqlite alembic beautifulsoup4 cryptography fastapi "httpx2<3" markdown orjson pillow pydantic \
+	python-mimeparse python-socketio "sqlalchemy[asyncio]" typer uvicorn
+
+# Runs the code of docs/frameworks.md, LangGraph's own tests and the plugin in Codex with the latest releases. Needs npm.
 frameworks: .venv/installed-dev
 	.venv/bin/python -m uv venv --quiet --clear dist/frameworks
 	.venv/bin/python -m uv pip install --quiet --python dist/frameworks/bin/python \
-		openai-agents "pydantic-ai-slim[openai]" langgraph langgraph-checkpoint-conformance langchain-core llama-index-core "httpx2<3" \
-		pytest pytest-asyncio pytest-mock
+		openai-agents "pydantic-ai-slim[openai]" langgraph langgraph-checkpoint-conformance langchain-core litellm llama-index-core \
+		"httpx2<3" pytest pytest-asyncio pytest-mock
+	.venv/bin/python -m uv venv --quiet --clear dist/open_webui
+	.venv/bin/python -m uv pip install --quiet --python dist/open_webui/bin/python --no-deps open-webui
+	.venv/bin/python -m uv pip install --quiet --python dist/open_webui/bin/python $(OF_FILTERS)
 	.venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary langgraph-checkpoint \
 		--dest dist/frameworks/sources langgraph-checkpoint
 	cd dist/frameworks/sources && tar -xzf langgraph_checkpoint-*.tar.gz
-	FRAMEWORKS_PYTHON=dist/frameworks/bin/python LANGGRAPH_SOURCES=dist/frameworks/sources .venv/bin/python -m pytest -n0 -k framework \
+	npm install --silent --no-audit --no-fund --prefix dist/codex @openai/codex
+	FRAMEWORKS_PYTHON=dist/frameworks/bin/python OPEN_WEBUI_PYTHON=dist/open_webui/bin/python \
+		CODEX=dist/codex/node_modules/.bin/codex LANGGRAPH_SOURCES=dist/frameworks/sources .venv/bin/python -m pytest -n0 -k framework \
 		tests/moments_app/interfaces/chat/test_first_steps.py tests/clients/test_frameworks.py
 
 # Checks every page in four looks: desktop and phone, light and dark. `make test` checks each page in only one of them.

@@ -519,6 +519,11 @@ class ChatSettings(Group):
         description="Maximum number of seconds that a chat request waits for memory. After this time, the platform "
         "calls the model without memory.",
     )
+    retrieval: Literal["query", "relevant"] = Field(
+        "query",
+        description="`query`: chat requests get the best results of a search. `relevant`: they get results only if one "
+        "of them fits the message.",
+    )
 
     @field_validator("upstream_api_key")
     @classmethod

@@ -32,7 +32,7 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 
-RETRIEVAL = ("query", "auto", "off")
+RETRIEVAL = ("query", "relevant", "auto", "off")
 TURNS = 10  # latest turns that are sent to the engine
 TURN_TOKENS = 300  # maximum tokens of each of these turns
 # Timeout of each endpoint. After that, the message itself is the query, the search uses words only, and results keep
@@ -71,14 +71,16 @@ def recall_request_for(
         user_id: the person whose memory is searched; None for an unknown person.
         session_id: the session that the message belongs to.
         application: primary key of the application that names the person.
-        retrieval: `query`: the message is the query; `auto`: an engine writes one; `off`: nothing is searched.
+        retrieval: `query`: the message is the query; `relevant`: likewise, but a result must fit it; `auto`: an engine
+            writes one; `off`: nothing is searched.
     """
     if retrieval == "off" or not message.strip():
         return None
     text = _query(user_id, application, session_id, message) if retrieval == "auto" else message
     if not text.strip():
         return None
-    return with_relevances(with_vector(RecallRequest(text)), user_id, application=application, session_id=session_id)
+    request = RecallRequest(text, must_fit=retrieval == "relevant")
+    return with_relevances(with_vector(request), user_id, application=application, session_id=session_id)
 
 
 def _query(user_id: str | None, application: int, session_id: str, message: str) -> str:

@@ -62,6 +62,7 @@ class RecallRequest:
         relevances: the reranker's scores by `rem://` address; results that have one are ordered by it.
         until: only messages before this time.
         about: only facts about the user (`SELF`) or about the known person with this key; blank: about anyone.
+        must_fit: whether a context shows results only if one of them fits the text.
     """
 
     text: str
@@ -73,6 +74,7 @@ class RecallRequest:
     relevances: Mapping[str, float] = field(default_factory=dict)
     until: datetime | None = None
     about: str = ""
+    must_fit: bool = False
 
     @property
     def searched_kinds(self) -> Sequence[str]:

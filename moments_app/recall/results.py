@@ -108,6 +108,7 @@ class Result:
         score: its score among results of all kinds; results are ordered by it.
         ranks: its rank in each search that found it, from 1; empty for a turn that was found through its neighbors.
         scores: its score in each of these searches: BM25 by words, the cosine by meaning.
+        share: the share of the query's words that it contains, weighted by their rarity.
     """
 
     kind: str
@@ -126,6 +127,7 @@ class Result:
     score: float = 0.0
     ranks: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
+    share: float = 0.0
 
     @property
     def said(self) -> str:

@@ -317,7 +317,7 @@ def _text_of(result: Result) -> str:
 
 
 def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
-    """Add each result's rank within its kind and its score, for each search."""
+    """Add each result's rank within its kind and its score, for each search, and its share of the words."""
     for search, found in (("text", hits.text), ("semantic", hits.semantic)):
         places = dict.fromkeys(KINDS, 0)
         for key, score in found.items():
@@ -325,6 +325,9 @@ def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
             if key in read:
                 read[key].ranks[search] = places[key[0]]
                 read[key].scores[search] = score
+    for key, share in hits.shares.items():
+        if key in read:
+            read[key].share = share
 
 
 # --- scores ---

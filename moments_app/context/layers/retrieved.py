@@ -2,6 +2,8 @@
 
 If the query names a time, results from that time come first. They may fill the layer if the query asks for nothing
 else; otherwise they get up to `SPAN_SHARE` of the budget.
+
+If results must fit the query, and none does, the layer is empty.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +32,9 @@ MOST = 200
 # Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
 # fill the budget with arbitrary turns (docs/decisions/0015).
 LEAST_SHARE = 0.01
+# If results must fit the query: the share of the query's words, weighted by their rarity, that the best text contains.
+# docs/benchmarks.md has the measurements.
+LEAST_FIT = 0.25
 USUAL_LINE = 30  # tokens
 SPAN_SHARE = 0.25  # of the budget, for the time that a query names if it also asks for something else
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
@@ -46,11 +51,13 @@ def items(source: ContextInput) -> Iterable[Item]:
     user, agent_id, request = source.user, source.session.agent_id, source.recall
     words = query_words(user, agent_id, request.text, request.searched_vector)
     found = recall(user, agent_id, request, most=most, least_share=LEAST_SHARE, words=words)
-    results = [(_score(result), result) for result in found if _is_shown(source, result)]
+    shown = [result for result in found if _is_shown(source, result)]
+    fits = not request.must_fit or (len(words.terms) > 1 and any(_fits(source, result) for result in shown))
+    results = [(_score(result), result) for result in shown] if fits else []
     results.sort(key=itemgetter(0), reverse=True)  # long results have a lower score here
     nothing_said: list[Item] = []
     span = span_of(user, request, words, source.query)
-    if span is not None:
+    if span is not None and (fits or span.is_all):
         then = said_in(user, agent_id, request, span, most=most)
         first = [(_score(result), result) for result in then if _is_shown(source, result)]
         results = [*_of_share(first, span, source.applied), *results]
@@ -68,6 +75,13 @@ def _is_shown(source: ContextInput, result: Result) -> bool:
     if said == UNREADABLE or source.query.startswith(said) or _is_left_out(source, result):
         return False
     return not result.is_over or source.recall.asks_of_past or bool(result.planned)
+
+
+def _fits(source: ContextInput, result: Result) -> bool:
+    """Return whether a result fits the query. The session's live window doesn't count: the model already has it."""
+    session = source.session
+    is_live = result.session_id == session.session_id and (result.sequence or 0) >= session.live_from_sequence
+    return result.share >= LEAST_FIT and not is_live
 
 
 def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:

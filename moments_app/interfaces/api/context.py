@@ -69,8 +69,8 @@ class ContextInput(PersonQuery):
     retrieval = serializers.ChoiceField(
         choices=RETRIEVAL,
         default="query",
-        help_text="`query`: search memory for the query. `auto`: an engine turns the query into a search. "
-        "`off`: don't search.",
+        help_text="`query`: search memory for the query. `relevant`: likewise, but return no results if none of them "
+        "fits the query. `auto`: an engine turns the query into a search. `off`: don't search.",
     )
     plan = serializers.ChoiceField(
         choices=PLANS,

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from django.conf import settings
+
 from moments_app.context.assemble import ContextRequest, Envelope, serve_context
 from moments_app.context.layers import default_layers
 from moments_app.interfaces.chat.request import ChatRequest, ChatSession
@@ -45,7 +47,12 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
     sent = [turn.content for turn in request.turns]
     wanted = ContextRequest(query=request.query, format="messages", layers=layers, sent=sent)
     serve = partial(
-        serve_context, session.user_id, session.session_id, wanted, application=session.application, retrieval="query"
+        serve_context,
+        session.user_id,
+        session.session_id,
+        wanted,
+        application=session.application,
+        retrieval=settings.CHAT.retrieval,
     )
     while (envelope := serve()) is None:
         _begin(session)

@@ -644,6 +644,47 @@ class TestRetrieved:
         assert {text.strip() for text in kept} == {text.strip() for text in best} and 0 < len(kept) < 5
 
 
+class TestRelevantRetrieval:
+    """`retrieval=relevant`: a message that nothing fits gets no results."""
+
+    CODING = "Rename the function that reads a configuration file, and fix all of its tests in Oslo."
+
+    @pytest.fixture(autouse=True)
+    def _said(self, ada: UserProfile) -> None:
+        append(ada, "old", [NewMessage("user", "The harpsichord came from Oslo."), NewMessage("assistant", "Lovely.")])
+        talk(ada, 4)
+        count(ada)
+
+    def retrieved(self, service: Api, query: str, session_id: str = "s1") -> list[str]:
+        return layer(context(service, session_id, query=query, retrieval="relevant"), "retrieved")
+
+    def test_a_message_that_memory_fits_gets_the_same_results_as_by_default(self, service: Api) -> None:
+        asked = "Where did the harpsichord come from?"
+        found = self.retrieved(service, asked)
+        assert "The harpsichord came from Oslo." in found
+        assert found == layer(context(service, query=asked), "retrieved")
+
+    def test_a_message_with_few_words_of_memory_gets_no_results(self, service: Api) -> None:
+        assert "The harpsichord came from Oslo." in layer(context(service, query=self.CODING), "retrieved")
+        assert self.retrieved(service, self.CODING) == []
+
+    def test_a_message_of_one_word_gets_no_results(self, service: Api) -> None:
+        assert layer(context(service, query="Lovely."), "retrieved") != []
+        assert self.retrieved(service, "Lovely.") == []
+
+    def test_the_sessions_live_turns_are_no_reason_for_results(self, service: Api, ada: UserProfile) -> None:
+        append(ada, "s2", [NewMessage("user", "Rename the reading function in Oslo.")])
+        count(ada)
+        assert self.retrieved(service, "Rename the reading function in Oslo, please.", "s1") != []
+        assert self.retrieved(service, "Rename the reading function in Oslo, please.", "s2") == []
+
+    def test_a_question_about_a_time_gets_what_was_said_then(self, service: Api, ada: UserProfile) -> None:
+        then = timezone.now() - timedelta(days=1)
+        append(ada, "s3", [NewMessage("user", "I tuned the spinet.", created_at=then)])
+        assert self.retrieved(service, "What did I say yesterday?") == ["I tuned the spinet."]
+        assert self.retrieved(service, "Fix the migration of yesterday's release branch.") == []
+
+
 class TestAutomaticRetrieval:
     """`retrieval=auto`: an engine chooses what to search for."""
 

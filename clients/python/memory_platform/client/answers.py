@@ -7,7 +7,7 @@ Kind = Literal["fact", "moment", "turn"]
 Mode = Literal["hybrid", "semantic", "text"]
 Format = Literal["json", "markdown", "messages", "xml"]
 Plan = Literal["query", "stable"]
-Retrieval = Literal["query", "auto", "off"]
+Retrieval = Literal["query", "relevant", "auto", "off"]
 
 
 class PlacedMessage(TypedDict):

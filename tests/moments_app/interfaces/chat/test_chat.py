@@ -240,6 +240,17 @@ def test_a_new_session_has_its_agent_and_memory_of_other_sessions(
     assert Session.objects.get(session_id="now").agent_id == "coach"
 
 
+def test_results_can_be_limited_to_messages_that_memory_fits(
+    client: Client, upstream: OpenAIServer, ada: UserProfile, settings: Settings
+) -> None:
+    talk(ada, 2, session_id="before", text="The kiln is due on the fourth of March.")
+    settings.CHAT = settings.CHAT.model_copy(update={"retrieval": "relevant"})
+    ask(client(session_id="now"), "When is the kiln due?")
+    ask(client(session_id="later"), "Rename the March release branch, and fix the tests that fail in its pipeline.")
+    fitting, unrelated = (json.dumps(request["messages"]) for request in upstream.requests)
+    assert "fourth of March" in fitting and "fourth of March" not in unrelated
+
+
 def test_an_id_can_contain_a_comma(client: Client) -> None:
     ask(client(user_id="ada,bo", session_id="s1, s2", **{"X-Agent-Id": "a,b"}), "Hello")
     stored(2, "s1, s2", "ada,bo")
