@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand
 
 from memoryproject import forks
 from memoryproject.database.timeouts import Away, database
-from memoryproject.database.verification import refuse_newer
+from memoryproject.database.verification import refuse_other_versions
 from memoryproject.process_tree import Tree, apart, die_with_parent, end_as_by_ctrl_c
 from memoryproject.status.site_state import note_restart
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         die_with_parent()
         end_as_by_ctrl_c()
         with suppress(Away), database():  # if the database is unreachable, wait for it as during operation
-            refuse_newer()
+            refuse_other_versions()
         forks.load()
         tree = Tree(forks.background(), _tell)
         try:

@@ -1,0 +1,62 @@
+"""A release refuses, with one sentence, data on which only some of the migrations were applied that it squashes."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import Client
+
+from memoryproject.database.verification import half_applied, unknown_migrations
+from memoryproject.status import checks
+from tests.support import newer
+from tests.support.processes import database_url, manage
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# Django raises an error for the first, and ignores the squashed migration of the second, which no other depends on.
+NAMES = ("0107_help_texts", "0085_help_of_stream_models")
+
+
+@pytest.fixture(params=NAMES)
+def told(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[str]:
+    """The sentence."""
+    with newer.half_applied("moments_app", request.param):
+        yield (
+            f"but {request.param} was not. Run manage.py migrate of a version that has {request.param}, and then of "
+            "this version."
+        )
+
+
+def test_row_33_migrate_refuses_data_of_a_version_between_two_releases(told: str) -> None:
+    before = MigrationRecorder(connection).applied_migrations().keys()
+    with pytest.raises(CommandError) as raised:
+        call_command("migrate", verbosity=0)
+    assert str(raised.value).endswith(told)
+    assert MigrationRecorder(connection).applied_migrations().keys() == before
+
+
+def test_a_web_process_on_such_data_is_not_ready(told: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "fits", False)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["migrations"].endswith(told)
+
+
+def test_verify_tells_of_such_data(told: str) -> None:
+    [sentence] = unknown_migrations()
+    assert sentence.endswith(told)
+
+
+@pytest.mark.slow
+def test_workers_do_not_start_on_such_data(told: str) -> None:
+    ended = manage("qcluster", DATABASE_URL=database_url())
+    assert ended.returncode == 1
+    assert ended.stderr.strip().endswith(told)
+
+
+def test_squashed_migrations_of_which_all_or_none_were_applied_are_fine() -> None:
+    applied = {*MigrationRecorder(connection).applied_migrations()}
+    assert half_applied(applied) == half_applied(set()) == ""
