@@ -80,7 +80,7 @@ def _told_of_half() -> str:
 
 
 def half_applied(recorded: Collection[tuple[str, str]]) -> str:
-    """Return a sentence if a squashed migration replaces migrations of which only some were applied, or a blank string.
+    """Return a sentence if only some of the migrations that a squashed one replaces were applied, or a blank string.
 
     Django can't apply the others, because they are deleted. It ignores such a squashed migration, or raises an error.
     """

@@ -119,7 +119,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("django_q", "0019_alter_task_options_alter_ormq_key_alter_ormq_lock_and_more"),
-        ("moments_app", "0001_squashed_0001_moment_initial"),
+        ("moments_app", "0001_squashed_moment_initial"),
         ("sessions_app", "0001_squashed_0042_initial"),
     ]
 

@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("moments_app", "0001_squashed_0001_moment_initial"),
+        ("moments_app", "0001_squashed_moment_initial"),
         ("auth", "__first__"),
         ("admin", "__first__"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),

@@ -94,8 +94,8 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true", shards
     longer than ranking.
 
     Under row security, `@@` and `&&` can't use an index because they aren't leakproof. The function runs as the tables'
-    owner and enforces the limit itself: whoever the caller names, a request finds only rows of its acting user and rows
-    that belong to everybody.
+    owner and enforces the limit itself: a request finds only rows of its acting user, even if the caller names another
+    person, and rows that belong to everybody.
 
     Args:
         table: A table with the columns `search_vector` and `user_id`.

@@ -16,7 +16,7 @@ from sessions_app.models import UserProfile
 from tests.support.streams import note
 from tests.support.transcript import START, talk
 
-UPGRADE = import_module("moments_app.migrations.0090_squashed_0098_nothing_evicted_by_a_buffer")
+UPGRADE = import_module("moments_app.migrations.0090_nothing_evicted_by_a_buffer")
 
 
 @pytest.mark.parametrize(

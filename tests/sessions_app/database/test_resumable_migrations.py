@@ -12,6 +12,7 @@ from django.db.migrations.operations import CreateModel
 from django.db.models import CASCADE, AutoField, ForeignKey, Index
 
 from sessions_app.database.resumable_migrations import make_resumable
+from tests.support import landed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -99,3 +100,13 @@ def test_row_33_a_migration_without_a_transaction_can_be_run_again() -> None:
         if type(step).__name__ not in AGAIN
     }
     assert wrong == set()
+
+
+def test_row_46_a_migration_without_a_transaction_replaces_only_one() -> None:
+    """Django records each replaced migration by itself, so a kill in between would leave half of them."""
+    replaced = {
+        f"{one.app_label}.{one.name}": len(one.replaces)
+        for one in MigrationLoader(None).disk_migrations.values()
+        if not one.atomic and one.app_label in landed.OWN
+    }
+    assert {name for name, number in replaced.items() if number > 1} == set()

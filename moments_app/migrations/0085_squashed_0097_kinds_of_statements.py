@@ -1,15 +1,19 @@
-"""Kinds of statements, and recipes of embedding models."""
+"""Kinds of statements, and recipes of embedding models. Word searches always use the index of words."""
 
 from django.db import migrations, models
+
+from sessions_app.migrations._word_search import by_index
 
 
 class Migration(migrations.Migration):
     replaces = [
+        ("moments_app", "0085_help_of_stream_models"),
         ("moments_app", "0086_recipes_of_embedding_models"),
         ("moments_app", "0089_kinds_of_statements"),
+        ("moments_app", "0097_word_search_by_index"),
     ]
 
-    dependencies = [("moments_app", "0084_squashed_0085_no_release_by_rule")]
+    dependencies = [("moments_app", "0084_squashed_no_release_by_rule")]
 
     operations = [
         migrations.RemoveConstraint(
@@ -115,4 +119,5 @@ class Migration(migrations.Migration):
                 max_length=255,
             ),
         ),
+        *map(by_index, ("sessions_app_message", "moments_app_memoryatom", "moments_app_moment")),
     ]

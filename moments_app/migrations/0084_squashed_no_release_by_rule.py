@@ -28,7 +28,6 @@ class Migration(migrations.Migration):
 
     replaces = [
         ("moments_app", "0084_no_release_by_rule"),
-        ("moments_app", "0085_help_of_stream_models"),
     ]
 
     dependencies = [("moments_app", "0083_rule_releases_revoked")]

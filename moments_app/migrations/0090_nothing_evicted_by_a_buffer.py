@@ -94,15 +94,10 @@ def _bring_back(atoms: Any, pks: list[int]) -> None:
 
 
 class Migration(migrations.Migration):
-    replaces = [
-        ("moments_app", "0090_nothing_evicted_by_a_buffer"),
-        ("moments_app", "0098_help_texts"),
-    ]
-
     atomic = False  # so that no row is held for longer than a moment
 
     dependencies = [
-        ("moments_app", "0088_squashed_0097_without_probes"),
+        ("moments_app", "0089_kinds_of_statements"),
         ("admin", "0001_initial"),
         ("contenttypes", "0001_initial"),
     ]

@@ -1,7 +1,5 @@
 """Move probes and trials of prompts to the extra `lab`, which takes their tables over.
 
-Have word searches of facts, moments and turns use the index of words.
-
 Each statement can run again. Each table is locked by one statement of its own, for a moment.
 """
 
@@ -10,8 +8,6 @@ from typing import Any
 from django.apps import apps
 from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-
-from sessions_app.migrations._word_search import by_index
 
 # A table comes before those that it refers to.
 TABLES = ("moments_app_trialside", "moments_app_prompttrial", "moments_app_proberesult", "moments_app_probe")
@@ -44,10 +40,9 @@ class Migration(migrations.Migration):
 
     replaces = [
         ("moments_app", "0088_without_probes"),
-        ("moments_app", "0097_word_search_by_index"),
     ]
 
-    dependencies = [("moments_app", "0086_squashed_0089_kinds_of_statements")]
+    dependencies = [("moments_app", "0085_squashed_0097_kinds_of_statements")]
 
     operations = [
         migrations.RunSQL(
@@ -70,5 +65,4 @@ class Migration(migrations.Migration):
             database_operations=[migrations.RunPython(drop_unless_taken_over)],
             state_operations=[migrations.DeleteModel(name) for name in MODELS],
         ),
-        *map(by_index, ("sessions_app_message", "moments_app_memoryatom", "moments_app_moment")),
     ]
