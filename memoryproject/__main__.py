@@ -6,8 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run a command."""
-    gc.set_threshold(10_000)  # a start creates many objects and drops few; collections would take a tenth of its time
+    gc.set_threshold(10_000)  # startup creates many objects and frees few; collections would take a tenth of its time
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
     migrates = sys.argv[1:2] in (["run"], ["migrate"], ["restore"])
     if migrates or sys.argv[1:2] == ["makemigrations"]:  # only these create a database without asking
@@ -22,7 +21,7 @@ def main() -> None:
     try:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
-        # A wrong setting needs a sentence that names it, not a traceback.
+        # Report a wrong setting with a sentence that names it, not with a traceback.
         sys.exit(f"Configuration error: {error}")
     except ProgrammingError as error:
         from psycopg.errors import UndefinedColumn, UndefinedTable

@@ -12,13 +12,7 @@ from unfold.dataclasses import SearchResult
 
 
 class Entry(NamedTuple):
-    """The names and the icon of a model that has a list.
-
-    Attributes:
-        one: The name of a row.
-        many: The name of the list.
-        icon: The name of the icon in the sidebar.
-    """
+    """The name of one row of a model, the name of its list, and the icon of the list in the sidebar."""
 
     one: str
     many: str
@@ -73,15 +67,15 @@ SHARED = [
         "sessions_app.application",
     ],
 ]
-# The number of rows that wait for an operator, as a function of the request.
+# By model, the function that returns how many rows wait for an operator.
 _BADGES = {
     "moments_app.job": "moments_app.operator.admin.job.failed_jobs",
     "moments_app.release": "moments_app.operator.admin.release.waiting",
     "moments_app.correction": "moments_app.operator.admin.correction.waiting",
 }
-# The page that an entry opens instead of its list, as a function of the request; blank if it opens the list.
+# By model, the function that returns the page to open instead of the list. Blank opens the list.
 _OPENS = {"moments_app.release": "moments_app.operator.admin.release.pending_page"}
-# Who may see a list that needs more than the permission to view its rows.
+# By model, the function that returns whether to show a list that needs more than the permission to view its rows.
 _PERMISSIONS = {"sessions_app.application": "sessions_app.admin.applications.are_shown"}
 
 _FIND: dict[str, object] = {
@@ -103,7 +97,7 @@ _COST: dict[str, object] = {
     "link": reverse_lazy("admin:moments_app_enginecall_cost"),
     "permission": lambda request: request.user.has_perms(["moments_app.view_enginecall", "moments_app.view_job"]),
 }
-BESIDE_LISTS = [_FIND]  # pages with an entry of their own, whose URL starts with that of a list
+BESIDE_LISTS = [_FIND]  # pages with their own entry, whose URL starts with the URL of a list
 
 
 def add_page(section: str, title: str, icon: str, view: str, permission: Callable[[HttpRequest], bool]) -> None:
@@ -144,7 +138,7 @@ def name_models() -> None:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether the page has an entry of its own, although its URL starts with that of a list."""
+    """Return whether the page has its own entry. Its URL starts with the URL of a list."""
     return any(request.path.startswith(str(page["link"])) for page in BESIDE_LISTS)
 
 
@@ -176,11 +170,10 @@ def _entry(model: str) -> dict[str, object]:
 
 
 def _list(model: str) -> dict[str, object]:
-    """Return the link to a list, as a tab."""
     app, name = model.split(".")
     return {
         "title": capfirst(ENTRIES[model].many),
-        "link": reverse(f"admin:{app}_{name}_changelist"),  # unfold compares it a dozen times
+        "link": reverse(f"admin:{app}_{name}_changelist"),  # resolved once, because unfold compares it a dozen times
         "permission": _PERMISSIONS.get(model, lambda request: request.user.has_perm(f"{app}.view_{name}")),
     }
 
@@ -195,7 +188,7 @@ def tabs(request: HttpRequest) -> list[dict[str, object]]:
     return [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
 
 
-# Pages of a login about itself.
+# Pages where a login manages itself.
 ACCOUNT = [
     {"title": "Change password", "link": reverse_lazy("admin:password_change")},
     {"title": "Second factor", "link": reverse_lazy("admin:auth_user_second_factor")},
@@ -223,7 +216,6 @@ NAVIGATION = [
 
 
 def add_entry(model: str, entry: Entry, *, after: str) -> None:
-    """Add a model of an extra to the sidebar, after another model."""
     neighbor = capfirst(ENTRIES[after].many)
     ENTRIES[model] = entry
     for section in NAVIGATION:
@@ -234,6 +226,5 @@ def add_entry(model: str, entry: Entry, *, after: str) -> None:
 
 
 def add_tab(model: str, entry: Entry, *, beside: str) -> None:
-    """Add a model of an extra to the tabs of an entry."""
     ENTRIES[model] = entry
     shared_with(beside).append(model)

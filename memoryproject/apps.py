@@ -4,6 +4,9 @@ from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
+from django.contrib.admin import autodiscover
+from django.contrib.admin.apps import SimpleAdminConfig
+from django.contrib.admin.checks import check_admin_app, check_dependencies
 from django.core.checks import CheckMessage, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
@@ -18,6 +21,7 @@ class MemoryProjectConfig(AppConfig):
     """The site itself: its schedules, its operator groups and its commands."""
 
     name = "memoryproject"
+    default = True
 
     def ready(self) -> None:
         from axes.signals import user_locked_out
@@ -45,6 +49,23 @@ class MemoryProjectConfig(AppConfig):
         name_models()
         telemetry.check()
         _check_archive_storage()
+
+
+class AdminConfig(SimpleAdminConfig):
+    """Django's admin, as an app that imports its pages together with the URLs (`urls.py`) and for its checks.
+
+    The pages are half of the code. Commands and workers start without them.
+    """
+
+    def ready(self) -> None:
+        register(check_dependencies, Tags.admin)
+        register(check_pages, Tags.admin)
+
+
+def check_pages(**named: Any) -> list[CheckMessage]:
+    """Check every page of the admin."""
+    autodiscover()
+    return check_admin_app(**named)
 
 
 def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> None:

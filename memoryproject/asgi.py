@@ -1,7 +1,7 @@
 """The web process: an event loop for long-lived connections, and a few threads for everything else.
 
-Django serves ordinary requests in one of `WEB_THREADS` threads; `serving/front.py` assigns them. Streams hold no
-thread: the MCP server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See
+Django serves ordinary requests in one of `WEB_THREADS` threads; `serving/request_limits.py` assigns them. Streams
+hold no thread: the MCP server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See
 docs/decisions/0006-event-loop.md.
 """
 
@@ -13,7 +13,7 @@ from typing import IO
 
 import django
 
-gc.set_threshold(10_000)  # the default collects too often for starts and requests, which leave few cycles
+gc.set_threshold(10_000)  # the default collects too often: startup and requests create few reference cycles
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 
 from django.conf import settings
@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from memoryproject import telemetry
 from memoryproject.database.probe import NoAnswer
 from memoryproject.serving.fair_shares import Refused
-from memoryproject.serving.front import (
+from memoryproject.serving.request_limits import (
     Bridge,
     Gone,
     answer_json,
@@ -39,10 +39,10 @@ from memoryproject.settings import CONF
 telemetry.start("web")  # before anything is served
 django.setup(set_prefix=False)
 
-# Only now: they need Django to be set up.
+# Django must be set up before these imports.
 from memoryproject import urls  # noqa: F401 (all pages, before any request)
 from memoryproject.serving import schema_view
-from memoryproject.serving.anonymous_throttle import Strangers
+from memoryproject.serving.anonymous_throttle import AnonymousThrottle
 from memoryproject.serving.call_handler import Handlers
 from memoryproject.serving.fair_shares import FAIR_SHARES
 from memoryproject.serving.observation import identified, measured
@@ -52,15 +52,15 @@ from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.errors import refused as refused_chat
 from moments_app.interfaces.chat.write_ahead import keep_replaying
-from moments_app.interfaces.door import counted
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
+from moments_app.interfaces.request_guard import counted
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
 from sessions_app.database.statement_timeouts import Deadline, until
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 
-# Each takes about a second, which no request should have to wait.
+# Load these before the first request. Each takes about a second.
 lexemes.load()
 engines.load()
 schema_view.make()
@@ -69,14 +69,14 @@ gc.freeze()  # excludes existing objects from collections during requests
 
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())
-_strangers = Strangers()
+_anonymous_throttle = AnonymousThrottle()
 _readiness = checks.Readiness()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Pass a request to the handler of its path. At startup, start the background work of a web process."""
     if scope["type"] == "lifespan":
-        keep_replaying()  # rounds that are left in the spool
+        keep_replaying()  # replays the rounds that are left in the spool
         await _mcp(scope, receive, send)
         return
     with identified(scope, send) as send, measured(scope, send) as send:
@@ -94,7 +94,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
             status, told = await _readiness.look()
             await answer_json(send, status, told)
         else:
-            async with _strangers.one(scope):
+            async with _anonymous_throttle.admit(scope):
                 await _serve(scope, receive, send, path)
     except Refused as refused:
         await _refuse(scope, receive, send, refused)

@@ -25,7 +25,7 @@ from sessions_app import lexemes
 def load_web() -> None:
     """Import the code of the web server."""
     from memoryproject import gunicorn_conf, urls  # noqa: F401
-    from memoryproject.serving import front  # noqa: F401
+    from memoryproject.serving import request_limits  # noqa: F401
     from moments_app.interfaces.chat import endpoint as chat  # noqa: F401
     from moments_app.interfaces.mcp import endpoint as mcp  # noqa: F401
 

@@ -1,8 +1,8 @@
 """Logins of operators: their duration, second factor, cache of verified sessions, and lockout by IP address.
 
-The permissions of operators are three groups, which each `migrate` makes equal to the table here. A migration can't do
-that, because Django creates permissions after the last migration, and new models add permissions. Operators manage
-groups with other names.
+Operators get their permissions from three groups. Each `migrate` makes the groups equal to the table in this module. A
+migration can't do that, because Django creates permissions after the last migration, and new models add permissions.
+Operators manage groups with other names.
 """
 
 import time
@@ -48,12 +48,11 @@ OPEN = {"login", "logout"}
 SET_UP, GIVE_CODE = "auth_user_second_factor", "auth_user_give_code"
 # Pages on which operators manage their own login.
 OWN = {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
-# Site-wide tables: not about single applications, or about the staff.
+# Tables about the whole site or the staff, not about single applications.
 SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit"}
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the client's IP address."""
     forwarded = request.headers.get("X-Forwarded-For", "")
     return anonymous_throttle.client_address(request.META.get("REMOTE_ADDR", ""), forwarded)
 
@@ -86,7 +85,6 @@ class LoadsAtOnce(ModelBackend):
     """Loads a login together with data that every page needs: whether it has a second factor, and its applications."""
 
     def get_user(self, user_id: int) -> User | None:
-        """Return the login of a session."""
         applications = LoginLimit.objects.filter(login=OuterRef("pk")).values("application")
         logins = User.objects.annotate(
             has_second_factor=Exists(second_factor.set_up().filter(user=OuterRef("pk"))),
@@ -103,7 +101,7 @@ class Passwords(LoadsAtOnce):
 class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
     """Blocks IP addresses that guess passwords. Denies site-wide permissions to operators of some applications.
 
-    These permissions are denied whatever groups the operators are in, before any other backend.
+    This backend comes before all others, so it denies these permissions whatever groups the operators are in.
     """
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
@@ -179,7 +177,7 @@ class LimitedOperatorMiddleware(MiddlewareMixin):
                 return _rendered(view(request, *args, **kwargs))
         except ProgrammingError as error:
             if isinstance(error.__cause__, InsufficientPrivilege):
-                raise PermissionDenied from error  # tried to write rows of other applications
+                raise PermissionDenied from error  # the page tried to write rows of other applications
             raise
         except OperationalError as error:
             return unavailable(request, Unavailable(error))
@@ -207,7 +205,7 @@ TRANSCRIPT = Q(content_type__app_label="sessions_app", codename__in=["change_ses
 
 
 def memory_apps() -> set[str]:
-    """Return the apps with a table that a process makes. Viewers see all of their tables, and editors change them."""
+    """Return the apps with tables that processes fill. Viewers see all of their tables, and editors change them."""
     return {table.model._meta.app_label for table in declared() if table.made_by}
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 PARENT = "MEMORY_PARENT"  # environment variable of a child: the id of the parent that it dies with
 LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
-STOP_SECONDS = 30  # that a child may take to exit
+STOP_SECONDS = 30  # seconds that a child may take to exit
 LONGEST_PAUSE = 30.0  # maximum seconds before a child that keeps dying is restarted
 STEADY_SECONDS = 20  # run time after which a child's death isn't counted as a failed start
 WAKE = signal.SIGURG  # tells the root to start idle children; other processes ignore this signal
@@ -166,7 +166,7 @@ def call_itself(name: str) -> None:
 
 
 def free_unused_memory() -> None:
-    """Return freed memory to the kernel, if the C library supports it. By default, it keeps much of it."""
+    """Return freed memory to the kernel, if the C library supports it. By default, the library keeps much of it."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -199,11 +199,11 @@ class Fork:
         self.is_wanted = False  # whether `WAKE` was received since it was started
         self.due_at = 0.0
         self._started_at = 0.0
-        self._deaths = 0  # consecutive ones
+        self._deaths = 0  # in a row
 
     @property
     def pid(self) -> int:
-        assert self._process.pid is not None  # it was started
+        assert self._process.pid is not None  # it is only read after `start`
         return self._process.pid
 
     def poll(self) -> int | None:
@@ -211,7 +211,7 @@ class Fork:
         return self._process.exitcode
 
     def wait(self, seconds: float) -> None:
-        """Wait for it to exit, at most some seconds."""
+        """Wait for the child to exit, for at most this many seconds."""
         self._process.join(seconds)
 
     def start(self) -> None:
@@ -226,13 +226,12 @@ class Fork:
         return self.was_started and self.poll() is None
 
     def signal(self, number: int) -> None:
-        """Send it a signal, if it exists."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
     @property
     def rests(self) -> bool:
-        """Whether it has exited because there was nothing to do."""
+        """Return whether the child exited because there was nothing to do."""
         return self.may_rest and self.was_started and self.poll() == 0
 
     def note_death(self) -> None:
@@ -352,7 +351,7 @@ class Tree:
                         self.wake()
 
     def wake(self) -> None:
-        """Mark all children to be restarted when they are idle. Those about to exit may not have seen new work."""
+        """Mark all children, so `keep` restarts idle ones. A child about to exit may not have seen the new work."""
         for child in self.children:
             child.is_wanted = True
 

@@ -59,7 +59,6 @@ class Scheduled:
 
 
 def schedules() -> dict[str, Scheduled]:
-    """Return all scheduled tasks by name."""
     found = [
         Scheduled("index_words", index_words, Timing(minutes=1)),
         Scheduled("compact_sessions", compact_sessions, Timing(minutes=CHECKED_EVERY // timedelta(minutes=1))),
@@ -75,11 +74,7 @@ def schedules() -> dict[str, Scheduled]:
 
 
 def schedule_named(name: str) -> Scheduled:
-    """Return the scheduled task with this name.
-
-    Raises:
-        UnknownSchedule: There is none.
-    """
+    """Return the scheduled task with this name. Raise `UnknownSchedule` if there is none."""
     known = schedules()
     if name not in known:
         raise UnknownSchedule(f"There is no schedule {name}. Choose one of {', '.join(sorted(known))}.")
@@ -151,7 +146,7 @@ def register_schedules(**_: Any) -> None:
 
 
 def put_schedules_back() -> list[PutBack]:
-    """Correct schedules whose next run is more than one interval away. The queue computes later runs from it."""
+    """Correct schedules whose next run is at a wrong time. Return the corrections."""
     known, now, done = schedules(), database_now(), []
     for row in Schedule.objects.filter(func=RUN_TASK, name__in=known):
         latest = _latest_next_run(known[row.name].timing, now)

@@ -57,7 +57,7 @@ INSTALLED_APPS = [
     "memoryproject",
     "unfold",
     "unfold.contrib.filters",
-    "memoryproject.admin_app.AdminConfig",
+    "memoryproject.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",
@@ -97,7 +97,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
-    "sessions_app.admin.reading.ReadingMiddleware",
+    "sessions_app.admin.access_log.ReadingMiddleware",
     "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
@@ -112,7 +112,7 @@ MIDDLEWARE_OF_PAGES = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
-    "sessions_app.admin.reading.ReadingMiddleware",
+    "sessions_app.admin.access_log.ReadingMiddleware",
     "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
@@ -255,8 +255,8 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
     "URL_FORMAT_OVERRIDE": None,  # because `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": [
-        "sessions_app.api.permissions.KeyRateThrottle",
-        "sessions_app.api.permissions.DailyLimits",
+        "sessions_app.api.throttling.KeyRateThrottle",
+        "sessions_app.api.throttling.DailyLimits",
     ],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.json_bodies.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.json_bodies.QuickJSONRenderer"],

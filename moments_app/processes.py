@@ -3,11 +3,11 @@
 Your own app adds a process in the same way, with a module `processes`.
 """
 
+from moments_app import summaries
 from moments_app.moments import build, rebuild
 from moments_app.recall import count_words, embed, embed_all, index_words
 from moments_app.sessions import digest, settle
 from moments_app.streams import consolidate, form
-from moments_app.summaries import roll
 
 __all__ = [
     "build",
@@ -19,6 +19,6 @@ __all__ = [
     "form",
     "index_words",
     "rebuild",
-    "roll",
     "settle",
+    "summaries",
 ]

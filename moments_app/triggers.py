@@ -54,7 +54,7 @@ def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_:
 
 
 def call_wanted_function(function: str, args: Sequence[Any], user_pk: int | None, **_: Any) -> None:
-    """Queue the call of a function of the transcript."""
+    """Queue a job that calls a function for `sessions_app`."""
     call_later(function, *args, user_id=user_pk)
 
 
@@ -65,7 +65,6 @@ def tell_others(instance: Event, created: bool, **_: Any) -> None:
 
 
 def remember_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement], **_: Any) -> int:
-    """Store another system's facts, and return the number of new ones."""
     return add_statements(people, statements)
 
 
@@ -93,7 +92,6 @@ def embed_again(
 
 
 def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: str, **_: Any) -> None:
-    """Store the texts that were written into a profile as pinned statements."""
     edit_profile(profile, edits, actor=actor)
 
 

@@ -1,7 +1,6 @@
 """A migration operation that applies many operations between two states.
 
-Django renders all related models again after each operation. With our tables, that takes longer than the database's
-own work.
+After each operation, Django renders all related models again. With many tables, this takes longer than the SQL.
 """
 
 from collections.abc import Sequence
@@ -12,10 +11,11 @@ from django.db.migrations.state import ProjectState
 
 
 class AtOnce(Operation):
-    """Apply operations in order. Each one sees the models as they are before, or after, all of them.
+    """Apply many operations as one. Each of them sees the models as they are before or after all of the operations.
 
     Args:
-        operations: none may change what another one adds, and none may be a `RunPython` that reads models.
+        operations: The operations in order. None may change what another one adds, and none may be a `RunPython` that
+            reads models.
     """
 
     reversible = False
@@ -24,7 +24,7 @@ class AtOnce(Operation):
         self.operations = operations
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change the state. Django renders its models on first use."""
+        """Apply all changes to the state. Django renders the models on first use."""
         state.__dict__.pop("apps", None)
         for operation in self.operations:
             operation.state_forwards(app_label, state)
@@ -40,5 +40,4 @@ class AtOnce(Operation):
             operation.database_forwards(app_label, schema_editor, from_state, to_state)
 
     def describe(self) -> str:
-        """Return the text that `migrate --plan` prints."""
         return "; ".join(operation.describe() for operation in self.operations)

@@ -1,9 +1,9 @@
-"""Imports of uploaded files in bounded memory, whatever they contain.
+"""Read uploaded files in bounded memory.
 
-A zip file of 400 kB may unpack to 400 MB, list a million files, or need a decompression window of gigabytes. JSON may
-contain a value for every two bytes, and each takes sixty bytes in memory. So the size of a zip file's directory is
-limited, its files are only read as streams, and the values of JSON are counted before it is parsed. What an import
-remembers about every row is on disk.
+A zip file of 400 kB may unpack to 400 MB, contain a million files, or need a decompression window of gigabytes. JSON
+may contain one value per two bytes, and each value takes sixty bytes in memory. So this module limits the directory of
+a zip file, reads its files as streams, and counts the values of JSON before it parses them. An import stores its data
+about rows on disk (`OnDisk`).
 """
 
 import json
@@ -19,11 +19,12 @@ from sessions_app.refusals import Refusal
 MIB = 2**20
 DIRECTORY_MAX = 4 * MIB  # maximum bytes of a zip file's directory
 
-# Python decompresses a whole block of the other methods at once, which may be a hundred megabytes from 4 kB.
+# Python decompresses a whole block of the other methods at once. A block of 4 kB may decompress to 100 MB.
 _METHODS = (ZIP_STORED, ZIP_DEFLATED)
 _LOCKED = 0x1 | 0x40 | 0x2000  # flags of encrypted files
 _PATCHES = 0x20
-# Matches a whole string, so its characters aren't counted. A string may be cut off at the end. Never backtracks.
+# Matches a string as a whole, so signs within strings don't count. The string may be cut off at the end. Never
+# backtracks.
 _STRING_OR_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 _PREPARED = """
 PRAGMA journal_mode = OFF;
@@ -38,7 +39,7 @@ class ZipRefused(Refusal):
 
 
 class _Reading:
-    """A file that reads at most the limit at once."""
+    """A file that limits how much it reads at once."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -54,12 +55,7 @@ class _Reading:
 
 
 def open_zip(file: IO[bytes]) -> ZipFile:
-    """Open a file as a zip file.
-
-    Raises:
-        BadZipFile: It isn't a zip file, or is damaged.
-        ZipRefused: It contains too many files.
-    """
+    """Open a file as a zip file. Raise BadZipFile if it isn't one, or ZipRefused if it contains too many files."""
     try:
         return ZipFile(cast("IO[bytes]", _Reading(file)))
     except (NotImplementedError, ValueError) as error:  # an impossible version or file name
@@ -96,19 +92,17 @@ def end_of_values(text: str, most: int, start: int = 0) -> int | None:
 
 
 def has_more_values(line: bytes, most: int) -> bool:
-    """Return whether a line of JSON has too many values."""
     return most_values(line) > most and end_of_values(line.decode("latin-1"), most) is not None
 
 
 class OnDisk:
-    """A dictionary in a temporary file, which is deleted with it. Supports values that JSON has, UUIDs and tuples."""
+    """A dictionary in a temporary file. Supports JSON types, UUIDs and tuples."""
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("", isolation_level=None)  # without a name: a temporary file, already unlinked
+        self._file = sqlite3.connect("", isolation_level=None)  # a temporary file without a name
         self._file.executescript(_PREPARED)
 
     def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        """Store values by key. Existing values are replaced."""
         pairs = values.items() if isinstance(values, Mapping) else values
         noted = [(_text(key), _text(value)) for key, value in pairs]
         self._file.execute("BEGIN")
@@ -116,7 +110,6 @@ class OnDisk:
         self._file.execute("COMMIT")
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key, or None."""
         found = self._file.execute("SELECT value FROM noted WHERE key = ?", [_text(key)]).fetchone()
         return json.loads(found[0]) if found else None
 
@@ -129,7 +122,6 @@ class OnDisk:
             yield json.loads(key), json.loads(value)
 
     def values(self) -> Iterator[Any]:
-        """Yield all values."""
         for _, value in self.items():
             yield value
 

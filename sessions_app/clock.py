@@ -1,7 +1,8 @@
-"""The database's clock, which all hosts use to compare times, and the correction of times that are ahead of it.
+"""The clock of the database, and the correction of times that are in the future by that clock.
 
-A host with a wrong clock, or a manual edit, can date a heartbeat or a lease in the future. No worker would take over
-before that time. `put_back` finds such rows, sets them to the present and reports them.
+All hosts compare times by the database's clock. If a host's clock is wrong, it can store a heartbeat or a lease with a
+time in the future, and no worker would take over before that time. `put_back` finds such rows, sets their times to the
+present and reports them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,17 +20,16 @@ from psycopg.errors import LockNotAvailable
 from sessions_app.database.statement_timeouts import set_local
 from sessions_app.models import Event
 
-PUT_BACK = "times_put_back"  # in the event log
+PUT_BACK = "times_put_back"  # event type
 ACTOR = "clock"
-TOLERANCE = timedelta(seconds=10)  # how far the clocks of hosts may differ
+TOLERANCE = timedelta(seconds=10)  # maximum difference between the clocks of hosts
 AT_ONCE = 1_000  # maximum rows of a table per call; the next call continues
-LOCK_SECONDS = 0.2  # how long to wait for a locked row
+LOCK_SECONDS = 0.2  # timeout for a locked row
 
 logger = structlog.get_logger(__name__)
 
 
 def database_now() -> datetime:
-    """Return the time of the database."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement_timestamp()")
         found: tuple[datetime] = cursor.fetchone()
@@ -37,7 +37,7 @@ def database_now() -> datetime:
 
 
 def write_event(kind: str, actor: str, payload: dict[str, Any]) -> Event:
-    """Write an event dated by the database's clock, for events whose times are compared across hosts."""
+    """Write an event with the time of the database, so its time can be compared with those of other hosts."""
     event = Event.objects.create(type=kind, actor=actor, payload=payload)
     event.created_at = database_now()
     event.save(update_fields=["created_at"])
@@ -46,11 +46,11 @@ def write_event(kind: str, actor: str, payload: dict[str, Any]) -> Event:
 
 @dataclass(frozen=True)
 class Times:
-    """A column whose times decide when work is done.
+    """A column with times that determine when work is due.
 
     Args:
-        ahead: How far in the future a correct time may be.
-        where: Limits the check to rows with these values. In other rows the time decides nothing.
+        ahead: How far in the future a time may be.
+        where: Limits the check to rows with these values. In other rows, the time has no effect.
     """
 
     model: type[Model]
@@ -62,7 +62,7 @@ class Times:
         return f"{self.model._meta.label}.{self.column}"
 
     def wrong(self) -> "QuerySet[Any]":
-        """Return the rows that are too far ahead."""
+        """Return the rows whose times are too far in the future."""
         limit = Now() + (self.ahead + TOLERANCE)
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
@@ -82,11 +82,11 @@ class Times:
 
 @dataclass(frozen=True)
 class PutBack:
-    """The correction of a column's times.
+    """The result of correcting the times in a column.
 
     Args:
-        column: `app.Model.column`.
-        furthest: the latest of their former times.
+        column: The column as `app.Model.column`.
+        furthest: The latest of the corrected times.
     """
 
     column: str
@@ -99,7 +99,7 @@ class PutBack:
 
 
 def with_wrong(columns: Iterable[Times]) -> list[Times]:
-    """Return the columns that have times too far ahead, with one statement."""
+    """Return the columns with times that are too far in the future. Uses one statement."""
     asked = list(columns)
     each = [
         times.wrong().order_by().annotate(number=Value(number)).values_list("number")[:1]
@@ -116,7 +116,6 @@ def put_back(columns: Iterable[Times]) -> list[PutBack]:
 
 
 def report(done: Sequence[PutBack]) -> None:
-    """Write corrections, if any, into the log and the event log."""
     columns = [{"column": each.column, "rows": each.rows, "furthest": each.furthest.isoformat()} for each in done]
     if columns:
         told = "; ".join(map(str, done))

@@ -1,4 +1,4 @@
-"""Counts API calls and model calls for their keys and applications.
+"""Count API calls and model calls for their keys and applications.
 
 A web process counts requests in memory. Once a second, a thread adds the counts to `DailyUsage` and reads what other
 processes have counted. A request makes a query only if limits exist and its key or application was not read within
@@ -23,7 +23,7 @@ from sessions_app.models import ApiKey, DailyUsage
 from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standing, Subject, seconds_left, today
 
 FRESH = 2.0  # seconds for which cached usage and limits are valid
-PATIENCE = 1.0  # seconds that a request waits for counts that are being written
+PATIENCE = 1.0  # maximum seconds that a request waits while counts are being written
 DAY_SECONDS = 86_400
 ONE_REQUEST = Amounts(requests=1)
 
@@ -33,7 +33,7 @@ class _Meter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.exchange = threading.Lock()  # held during reads and writes, so nothing is counted twice
+        self.exchange = threading.Lock()  # held during reads and writes to avoid counting twice
         self._pending: dict[tuple[date, Subject], Amounts] = {}
         self._known: dict[Subject, tuple[float, Standing]] = {}
 
@@ -65,7 +65,7 @@ class _Meter:
             return self._now(subject)
 
     def look_up(self, subjects: Iterable[Subject]) -> None:
-        """Cache the usage of these subjects. One query reads all that aren't cached."""
+        """Cache the usage of these subjects. Reads those that aren't cached with one query."""
         with self._lock:
             unknown = [subject for subject in subjects if not self._is_known(subject)]
         if not unknown:
@@ -82,7 +82,6 @@ class _Meter:
         return known is not None and known.day == today() and time.monotonic() - learned < FRESH
 
     def learn(self, standings: Iterable[Standing]) -> None:
-        """Cache usage that was read from the database."""
         with self._lock:
             self._learn(standings)
 
@@ -90,7 +89,6 @@ class _Meter:
         self._known.update({standing.subject: (time.monotonic(), standing) for standing in standings})
 
     def _now(self, subject: Subject) -> Standing:
-        """Return the cached usage plus the unwritten counts."""
         _, known = self._known.get(subject, (0.0, Standing(subject, today())))
         return replace(known, used=known.used + self._pending.get((known.day, subject), Amounts()))
 
@@ -114,7 +112,6 @@ class _Meter:
             self._learn(standings)
 
     def forget(self) -> None:
-        """Clear all counts and the cache."""
         with self._lock:
             self._pending, self._known = {}, {}
 
@@ -123,8 +120,6 @@ meter = _Meter()
 
 
 class _Behind(WriteBehind[None]):
-    """Writes the counts of the meter."""
-
     def flush(self) -> None:
         with meter.exchange:
             super().flush()
@@ -137,10 +132,10 @@ class Call:
     """An API call, or the work of a job.
 
     Args:
-        subjects: The key and application that it counts for.
+        subjects: The key and the application that the usage is counted for.
 
     Attributes:
-        standings: The usage and limits of subjects that may have limits, this call included.
+        standings: The usage, including this call, and the limits. Empty if no limits apply.
     """
 
     def __init__(self, subjects: Iterable[Subject] = ()) -> None:
@@ -150,15 +145,10 @@ class Call:
 
     @property
     def key_pk(self) -> int | None:
-        """The primary key of the key."""
         return next((subject.pk for subject in self.subjects if subject.kind == Kind.KEY), None)
 
     def begin(self, key: ApiKey) -> None:
-        """Count a request for its key and application.
-
-        Raises:
-            LimitReached: The request exceeds a limit.
-        """
+        """Count a request for its key and application. Raise LimitReached if it exceeds a limit."""
         self._is_of_person = key.user_id is not None
         subjects = [Subject(Kind.KEY, key.pk), Subject(Kind.APPLICATION, key.application_id)]
         self.subjects += subjects
@@ -179,9 +169,9 @@ class Call:
                 transaction.on_commit(partial(meter.learn, standings))
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of draft-ietf-httpapi-ratelimit-headers-10 about limits on requests.
+        """Return the headers about limits on requests, as in draft-ietf-httpapi-ratelimit-headers-10.
 
-        A person's key doesn't learn what other keys of its application use.
+        The headers for a person's key don't include the application's limits, to hide the usage of its other keys.
         """
         policies, left = [], []
         for standing in self.standings.values():
@@ -195,7 +185,7 @@ class Call:
 
     @property
     def models_used_up(self) -> str:
-        """The limit on models that is reached, in a sentence. Blank if none is."""
+        """A sentence about the limit on model calls that is reached. Blank if none is."""
         now = (meter.standing(subject) for subject in self.standings)
         return next((told for standing in now if (told := standing.models_used_up)), "")
 
@@ -204,7 +194,6 @@ _current: ContextVar[Call | None] = ContextVar("daily_limits_call", default=None
 
 
 def call_under_way() -> Call:
-    """Return the current call, or a new one without subjects."""
     return _current.get() or Call()
 
 

@@ -1,4 +1,4 @@
-"""Full-text search words: the stems that index a text, and the stems that a query's words are looked up by.
+"""Full-text search: the stems that index a text, and the stems that a query searches for.
 
 Python computes them because PostgreSQL's parser and dictionaries support one language at a time and depend on the
 locale of the database. The script identifies most languages. The language of a text in Latin letters is identified by
@@ -10,9 +10,9 @@ that may be in several languages is indexed under the stems of each. In scripts 
 adds endings to words, each pair of adjacent characters is a word, as in Lucene's CJK analyzer. A single Chinese
 character is a word too, because many words have only one.
 
-A query's word is searched for in the query's language, in English, and in its plain form. The plain form matches texts
-in any other language: a name, a word that two languages share, a text with a misjudged language. If a query is too
-short to tell its language, all languages are searched.
+A query searches for each of its words in the query's language, in English, and in the plain form. The plain form also
+finds names, words that two languages share, and texts whose language was misjudged. If a query is too short to identify
+its language, it searches in all languages.
 """
 
 import re
@@ -32,25 +32,25 @@ import Stemmer
 if TYPE_CHECKING:
     from py3langid import langid
 
-LATIN_MODEL = Path(__file__).with_name("latin.npz")  # py3langid's, reduced by tests/support/latin_model.py
+LATIN_MODEL = Path(__file__).with_name("latin.npz")  # py3langid's model, reduced by tests/support/latin_model.py
 VERSION = 1  # of the stems; `index_words` reindexes rows of an older version
-MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
-QUERY_MAX_CHARS = 4_000  # at every entry point
-MAX_WORD = 64  # characters; a longer run is not a word
-FEW = 3  # the language of a query with at most this many words is in doubt
-LIKELY = 0.3  # probability from which a language is considered possible
-SURE = 0.6  # probability below which English is possible as well
-CERTAIN = 0.9  # probability from which a query is searched for in no other language
+MAX_CHARS = 50_000  # indexed characters of a text; PostgreSQL limits a vector to a megabyte
+QUERY_MAX_CHARS = 4_000  # maximum at every entry point
+MAX_WORD = 64  # maximum characters of a word
+FEW = 3  # if a query has at most this many words, its language is in doubt
+LIKELY = 0.3  # minimum probability of a possible language
+SURE = 0.6  # below this probability, English is possible too
+CERTAIN = 0.9  # from this probability, a query searches in no other language
 DEFAULT = "en"
-SAMPLE_CHARS = 200  # characters of a text that identify its language
-LONGEST = 5  # texts of a conversation that identify its languages
-MOSTLY = 0.7  # share of a text's words in one script that decides its script
-TELLING = 2  # stop words of a single language that suffice to identify it
+SAMPLE_CHARS = 200  # characters of a text that are used to identify its language
+LONGEST = 5  # longest texts of a conversation that are used to identify its languages
+MOSTLY = 0.7  # minimum share of a text's words that must have the same script
+TELLING = 2  # number of stop words of a single language that identify it
 ALONE = 0.5  # weight factor of a single character, in scripts whose words are pairs of characters
-POSITIONS = 16_383  # positions that PostgreSQL distinguishes
+POSITIONS = 16_383  # maximum position that PostgreSQL stores
 OCCURRENCES = 255  # positions of a word that PostgreSQL stores
 KEPT = 20_000  # words whose stems are cached, per choice of languages
-_PLACES = [str(place) for place in range(1, POSITIONS + 1)]  # PostgreSQL treats all later positions as the last
+_PLACES = [str(place) for place in range(1, POSITIONS + 1)]
 
 _LATIN = {
     "cs": "czech",
@@ -97,7 +97,8 @@ _RUN = re.compile(
     "|".join(f"(?P<{name}>[{characters}]+)" for name, characters in _PAIRED.items())
     + f"|(?P<word>(?![{_NO_SPACES}])[^\\W_](?:(?![{_NO_SPACES}])(?:[^\\W_]|[{_MARKS}]))*)"
 )
-# In ASCII, replace characters that are not part of a word by spaces: splitting is twice as fast as a regex.
+# In ASCII texts, characters that are not part of a word are replaced by spaces. Splitting the result is twice as fast
+# as a regular expression.
 _ASCII = [chr(code) for code in range(128)]
 _WORDS_ALONE = "".join(character if character.isalnum() else " " for character in _ASCII)
 _LETTERS_ALONE = "".join(character if character.isalpha() or character == "'" else " " for character in _ASCII)
@@ -130,7 +131,7 @@ _PLAIN = str.maketrans(
 )
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r'(?P<without>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
-# The endings of stems and their replacements, for plurals that the stemmers don't unify: luz, luces; limão, limões.
+# Endings of stems, with their replacements. They unify plurals that the stemmers don't: luz, luces; limão, limões.
 _ENDINGS = {"es": ("z", "c"), "pt": ("õ", "ã")}
 _TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 
@@ -140,9 +141,8 @@ class QueryWord:
     """A word of a query.
 
     Args:
-        word: The word as it was written.
-        stems: The stems that may index it.
-        factor: The factor applied to its weight.
+        word: The word as written in the query.
+        stems: The stems that the index may contain for the word.
     """
 
     word: str
@@ -159,7 +159,7 @@ def load() -> None:
 def vector(text: str) -> str:
     """Return the stems that index a text, with their positions, in the syntax of a `tsvector`."""
     found: dict[str, list[str]] = defaultdict(list)
-    # Half of the time to store a text is spent in this loop.
+    # This loop takes half of the time to store a text.
     for place, stems in zip(chain(_PLACES, repeat(_PLACES[-1])), _indexed(text[:MAX_CHARS]), strict=False):
         for stem in stems:
             found[stem].append(place)
@@ -177,13 +177,13 @@ def normal_form(text: str) -> str:
 
 
 def marked(stem: str) -> tuple[str, str]:
-    """Return the language that a stem is marked with, or blank, and the stem without the mark."""
+    """Split a marked stem into its language, which may be blank, and the stem itself."""
     language, _, bare = stem.rpartition(":")
     return language, bare
 
 
 def certain_language(text: str) -> str:
-    """Return the language of a text, or blank if it isn't certain. A script that identifies no language is returned."""
+    """Return the language of a text. If the script identifies none, return the script. Blank if it isn't certain."""
     scripts = Counter(
         (_language_by_script(run) or ("" if _is_latin(run) else "other")) if script == "word" else "cjk"
         for script, run in _runs(text[:SAMPLE_CHARS])
@@ -201,7 +201,7 @@ def certain_language(text: str) -> str:
 
 
 def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
-    """Return the words of a query, each once.
+    """Return the distinct words of a query.
 
     Args:
         most: The maximum number of words. A longer query is cut to the words at its start and its end, where the
@@ -222,7 +222,7 @@ def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
     words: dict[str, QueryWord] = {}
     for word in (word for script, run in runs for word in _words_of_run(script, run, languages, tried)):
         if len(words) == most and word.stems[0] not in words:
-            break  # avoid stemming more words than needed
+            break
         known = words.get(word.stems[0], word)
         stems = tuple(dict.fromkeys((*known.stems, *word.stems)))
         words[word.stems[0]] = QueryWord(known.word, stems, known.factor)
@@ -230,7 +230,7 @@ def _words_of_query(text: str, most: int | None) -> Sequence[QueryWord]:
 
 
 def whole_words(text: str) -> list[QueryWord]:
-    """Return the words of a query, except those that are part of another."""
+    """Return the words of a query, without single characters that are part of other words."""
     return [word for word in words_of_query(text) if word.factor == 1]
 
 
@@ -257,10 +257,9 @@ def any_of(text: str, most: int) -> tuple[str, float]:
 
 
 def all_of(text: str) -> str:
-    """Return a `tsquery` that matches all words of a text, in the syntax of search engines.
+    """Return a `tsquery` that matches all words of a text, and supports the syntax of search engines.
 
-    Words in quotation marks must follow one another, a word with `-` before it must be absent, and `or` separates
-    alternatives.
+    Words in quotation marks must be adjacent, a word after `-` must not occur, and `or` separates alternatives.
     """
     found, joined = "", " & "
     for part in _PART.finditer(text):
@@ -278,13 +277,12 @@ def likely_languages(text: str) -> tuple[str, ...]:
 
 
 def languages_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the possible languages of related texts, judged by the longest, because short texts are ambiguous."""
+    """Return the possible languages of related texts. Uses the longest texts, because short ones are ambiguous."""
     longest = sorted(texts, key=len, reverse=True)[:LONGEST]
     return tuple(dict.fromkeys(language for text in longest for language in likely_languages(text)))
 
 
 def _ranked(text: str) -> Sequence[tuple[str, float]]:
-    """Return all languages with their probability, likeliest first."""
     return _ranked_sample(text[:SAMPLE_CHARS])
 
 
@@ -298,7 +296,6 @@ def _ranked_sample(text: str) -> Sequence[tuple[str, float]]:
 
 
 def _latin_runs(text: str) -> list[str]:
-    """Return the unbroken runs of Latin letters and apostrophes of a text."""
     return text.translate(_LETTERS_ALONE).split() if text.isascii() else _LATIN_RUN.findall(text)
 
 
@@ -321,7 +318,7 @@ def _indexed(text: str, languages: tuple[str, ...] = ()) -> Iterable[Iterable[st
 
 
 def _runs(text: str) -> Iterable[tuple[str, str]]:
-    """Return the unbroken runs of a text, each with its script. Runs of letters have the script `word`."""
+    """Return the runs of characters of the same script in a text, each with its script. Runs of letters have `word`."""
     if text.isascii():
         return (("word", run) for run in _ascii_runs(text))
     text = normal_form(text).replace("·", " ")
@@ -333,10 +330,10 @@ def _ascii_runs(text: str) -> list[str]:
 
 
 class _Stems(dict[str, tuple[str, ...]]):
-    """A cache of the stems of words in texts of some languages.
+    """A cache of the stems of words, in texts that may be in these languages.
 
     Args:
-        languages: Likeliest first.
+        languages: The languages, likeliest first.
     """
 
     def __init__(self, languages: tuple[str, ...]) -> None:
@@ -368,7 +365,7 @@ def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _parts(script: str, run: str) -> Iterator[str]:
-    """Yield the pairs of adjacent characters, and each single Chinese character."""
+    """Yield the pairs of adjacent characters of a run, and for Chinese also the single characters."""
     run = _TONES.sub("", run)
     yield from (run[place : place + 2] for place in range(len(run) - 1))
     if script == "han" or (len(run) == 1 and script != "hiragana"):
@@ -394,10 +391,10 @@ def _phrase(text: str, joined: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all stems that may index a word.
+    """Return all stems that the index may contain for a word.
 
-    They include those of the word without its accents, and the stem of PostgreSQL's English dictionary, which older
-    versions used.
+    This includes the stems of the word without accents, and its English stem with accents, which older versions
+    indexed.
     """
     bare = _plain(word.casefold())
     stems = dict.fromkeys(_stems_of(word, (languages[0],)))
@@ -431,7 +428,7 @@ def _plain(word: str) -> str:
     """Return a word without the accents of Latin and Greek letters."""
     if word.isascii():
         return word
-    if "\u0400" <= word[0] <= "\u1dff":  # in these scripts, a mark may change the letter
+    if "\u0400" <= word[0] <= "\u1dff":  # in these scripts, a mark can make it another letter
         return word.translate(_PLAIN)
     return _ACCENTS.sub("", unicodedata.normalize("NFD", word)).translate(_PLAIN)
 
@@ -486,7 +483,6 @@ def _stemmed(language: str, word: str) -> str:
 
 @cache
 def _identifier() -> "langid.LanguageIdentifier":
-    """Return py3langid's identifier, which identifies languages by sequences of letters."""
     import numpy  # imported here because only indexing needs it
     from py3langid import langid
 

@@ -1,10 +1,10 @@
 """Row-level security for operators who are limited to some applications.
 
-Queries on such an operator's pages run as the role `memory_operator`. The role sees and changes only rows of these
-applications. Even if a query lacks a filter, the database returns no other rows. `database/database_roles.py` describes
-how transactions take the role.
+On pages of such an operator, queries run in the role `memory_operator`, which can only read and change rows of these
+applications. So even if a query lacks a filter, the database returns no other rows. `database/database_roles.py`
+describes how transactions take the role.
 
-Migrations of tables about people or applications add `let_operators` to their operations.
+The migration of a table with data of people or applications needs the operation `let_operators`.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,7 +17,7 @@ from django.db.migrations import RunSQL
 from sessions_app.database.database_roles import ADMIN, Role, role_taken, taking
 
 OPERATOR_ROLE = "memory_operator"
-# In SQL: the applications that the operator sees, and the operator's login.
+# SQL for the primary keys of the operator's applications, and of the operator's login.
 APPLICATIONS = "(SELECT string_to_array(current_setting('memory.applications', true), ',')::bigint[])::bigint[]"
 OPERATOR = "NULLIF(current_setting('memory.operator', true), '')::bigint"
 
@@ -28,8 +28,8 @@ def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") 
     Args:
         table: The table's name in the database.
         rows: An SQL condition for the rows that they may see and change.
-        read: An SQL condition for further rows that they may see.
-        requests: The role of requests, if it reads the table without a policy of its own.
+        read: An SQL condition for additional rows that they may see.
+        requests: The role of requests, if the table has no policy for it. The role keeps access to all rows.
     """
     reading = f"CREATE POLICY operators_read ON {table} FOR SELECT TO {OPERATOR_ROLE} USING ({read});" if read else ""
     as_before = f"CREATE POLICY acting_user ON {table} TO {requests} USING (true);" if requests else ""
@@ -52,12 +52,11 @@ def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") 
 
 
 def seen(table: str, other: str, column: str) -> str:
-    """Return an SQL condition: the operator may see the referenced row of another table."""
+    """Return an SQL condition that the operator can read the row of another table that this row refers to."""
     return f"EXISTS (SELECT FROM {other} seen WHERE seen.id = {table}.{column})"
 
 
 def of_person(table: str, column: str = "user_id") -> str:
-    """Return an SQL condition: the operator may see the row's person."""
     return seen(table, "sessions_app_userprofile", column)
 
 
@@ -86,28 +85,22 @@ class Scope(Role):
 
 
 def is_limited(user: object) -> bool:
-    """Return whether a request's operator is limited to some applications."""
     return getattr(user, "is_limited", False)
 
 
 @contextmanager
 def operating_in(operator: int, applications: Collection[int]) -> Iterator[None]:
-    """Run the block as an operator who is limited to some applications.
-
-    Args:
-        operator: The primary key of the login.
-        applications: The primary keys of the applications.
-    """
+    """Run the block as an operator who is limited to these applications. Both are given by primary key."""
     with taking(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
         yield
 
 
 @contextmanager
 def unlimited() -> Iterator[None]:
-    """Run the block without limits, for site-wide data, or for rows that were found within the limits.
+    """Run the block without limits. Only for site-wide data, or for rows that were found within the limits.
 
     Raises:
-        RuntimeError: A transaction of a limited operator is open. It can't change its role.
+        RuntimeError: A transaction of a limited operator is open, and its role can't be changed.
     """
     role = role_taken()
     if isinstance(role, Scope) and connection.in_atomic_block:
@@ -117,6 +110,6 @@ def unlimited() -> Iterator[None]:
 
 
 def scope_key() -> str:
-    """Return a cache key for operators of the same applications, or blank for operators without limits."""
+    """Return a cache key that operators of the same applications share. Blank for operators without limits."""
     scope = role_taken()
     return f"in-{'-'.join(map(str, scope.applications))}" if isinstance(scope, Scope) else ""

@@ -17,7 +17,7 @@ MOST_VERIFIED = 50_000  # keys and logins
 
 
 def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
-    """Cache a function's results by the hash of its arguments, so that no text is cached.
+    """Cache a function's results by the hash of its arguments, to keep texts out of the cache.
 
     Args:
         most: The maximum number of results. A full cache is emptied, because tracking the use of each result would take
@@ -48,8 +48,8 @@ class ProcessCache(Generic[K, V]):
     """A cache that evicts the least recently used entries.
 
     Args:
-        most: The maximum number of entries, or the maximum sum of their sizes.
-        seconds: How long an entry is valid. None: until it is evicted.
+        most: The maximum number of entries. With `size_of`, the maximum sum of their sizes.
+        seconds: How long an entry is valid. None for no limit.
         size_of: Returns the size of a value.
     """
 
@@ -60,19 +60,16 @@ class ProcessCache(Generic[K, V]):
         )
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key, or None."""
         with self._lock:
             return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Store a value. An existing value is replaced."""
         with self._lock:
             self._entries.pop(key, None)
-            with suppress(ValueError):  # the value is larger than the cache
+            with suppress(ValueError):  # raised if the value is larger than the cache
                 self._entries[key] = value
 
     def drop(self, key: K) -> None:
-        """Remove the value of a key, if there is one."""
         with self._lock:
             self._entries.pop(key, None)
 
@@ -90,25 +87,20 @@ class ProcessCache(Generic[K, V]):
 
 
 class Proven:
-    """Keys and logins that this process has verified. Requests with one of them skip the anonymous rate limit.
+    """The API keys and logins that this process has verified.
 
-    Only hashes of them are stored. A key's application is stored too, unless it is the first application.
+    Requests with one of them skip the anonymous rate limit. Only hashes are stored, and the application of a key unless
+    it is the first one.
     """
 
     def __init__(self) -> None:
         self._applications: ProcessCache[bytes, int | None] = ProcessCache(MOST_VERIFIED)
 
     def add(self, secret: str, application: int | None = None) -> None:
-        """Add a verified secret.
-
-        Args:
-            secret: A key or a login.
-            application: The primary key of a key's application. None for the first one, and for a login.
-        """
+        """Add a verified key or login, and the primary key of the key's application unless it is the first one."""
         self._applications.put(hash_of(secret), application)
 
     def drop(self, secret: str) -> None:
-        """Remove a secret that is no longer valid."""
         self._applications.drop(hash_of(secret))
 
     def application_of(self, secret: str) -> int | None:
@@ -120,7 +112,6 @@ class Proven:
 
 
 def hash_of(secret: str) -> bytes:
-    """Return the hash that is stored of a secret."""
     return hashlib.sha256(secret.encode(errors="replace")).digest()
 
 

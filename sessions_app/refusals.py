@@ -19,7 +19,7 @@ class Refusal(Exception):
 
     Attributes:
         code: A stable code for programs.
-        retry_after: The number of seconds after which a retry may succeed. None if it won't.
+        retry_after: Seconds after which a retry may succeed. None if a retry won't succeed.
     """
 
     code = "invalid"

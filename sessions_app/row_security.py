@@ -4,7 +4,7 @@ A request that serves a person runs in `acting_for(user_id, application=…)`. T
 `memory_request`, which sees only the rows of that person, and the shared rows of the application. Workers, commands and
 the admin use other roles, which see all rows.
 
-Migrations of tables with personal data add `protect(table)` to their operations.
+The migration of a table with personal data needs the operation `protect(table)`.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from sessions_app.models.user_profile import UserProfile
 ROLE = "memory_request"
 # SQL for the primary key of the acting user.
 ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
-# SQL for the primary key of the acting application, whose shared rows a request sees.
+# SQL for the primary key of the acting application. Requests see the shared rows of this application.
 ACTING_APPLICATION = "NULLIF(current_setting('memory.application', true), '')::bigint"
-# SQL for the body of a SECURITY DEFINER function: whether a request calls it, and the person whose rows it may find.
-# For a request, that is always the acting user, whatever the function's parameter `person` says.
+# SQL for the body of a SECURITY DEFINER function: whether a request calls the function, and the person whose rows it
+# may return. In a request, this is the acting user, whatever the function's parameter `person` is.
 IS_REQUEST = f"current_setting('role') = '{ROLE}'"
 PERSON = f"CASE WHEN {IS_REQUEST} THEN {ACTING} ELSE person END"
 
@@ -56,7 +56,7 @@ def protect(
 
 
 _PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE application_id = %(application)s AND user_id = %(user_id)s"
-# A web process sees only the profile that it has named before. The SELECT of the profile is in the same message.
+# A web process can only see a profile that it has named. So the message names the profile, and then selects it.
 _ENTER_SQL = """
 SELECT set_config('memory.named', %(user_id)s, true), set_config('memory.named_in', %(application)s::text, true);
 SELECT {columns}, memory_set('memory.user_pk', u.id::text), memory_set('memory.application', u.application_id::text),
@@ -67,7 +67,7 @@ _ENTER_AS_NOBODY = """
 SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(application)s::text),
     set_config('role', %(role)s, true)
 """
-# The same with the lock of `UserProfile.objects.hold`. If a request waits here while the person is erased, it finds no
+# The same, with the lock of `UserProfile.objects.hold`. If the request waits until the person is erased, it finds no
 # profile, and doesn't take the role.
 _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
 
@@ -76,14 +76,14 @@ _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * F
 def acting_for(
     user_id: str | None, *, application: int, create: bool = False, holding: bool = False, snapshot: bool = False
 ) -> Iterator[UserProfile | None]:
-    """Run the block in one transaction that sees and changes only this user's rows.
+    """Run the block in one transaction that can only read and change this user's rows.
 
     Args:
         user_id: The application's id of the person, or None.
-        application: The primary key of the person's application. The block also sees its shared rows.
-        create: Create a missing profile. Otherwise, the block gets None and sees no person's rows.
-        holding: Protect the person from erasure until the block ends. Required for writes.
-        snapshot: Give all statements the same snapshot. Only for long reads.
+        application: The primary key of the user's application. The block can also read its shared rows.
+        create: Whether to create a missing profile. If not, the block receives None and sees no user's rows.
+        holding: Whether to protect the user from erasure until the block ends. Required for writes.
+        snapshot: Whether all statements use the same snapshot. Only for long reads.
     """
     named = {"application": application, "user_id": user_id, "role": ROLE}
     # Durable, because within another transaction the role would outlive the block.
@@ -109,12 +109,12 @@ def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
 
 # --- shared rows of all people ---
 
-# Set for the rest of a transaction by `let_everybodys_change`.
+# `let_everybodys_change` sets this for the rest of a transaction.
 MAY_CHANGE = "current_setting('memory.everybodys', true) = 'on'"
 
 
 def let_everybodys_change() -> None:
-    """Let the rest of a request's transaction change shared rows. The caller has checked the key's scope."""
+    """Let a request change shared rows for the rest of its transaction. The caller must check the key's scope."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('memory.everybodys', 'on', true)")
 

@@ -2,21 +2,21 @@
 
 from django.dispatch import Signal
 
-# Sent outside any transaction, with `session`, before a load or context if the session needs a digest first.
+# Sent outside of transactions with `session`, before a load or a context, if the session needs a digest first.
 digest_wanted = Signal()
 
-# Sent by `retain` in a transaction, with a `session` whose turns past the retention period memory doesn't cover yet.
-# They are kept until it does.
+# Sent by `retain` in a transaction with `session`, if memory doesn't cover turns past the retention period yet. These
+# turns are kept until memory covers them.
 turns_overdue = Signal()
 
-# Sent by `import_sessions` in a transaction that holds the people, with `people` (user_ids to profiles) and
-# `statements` (another system's facts about them). A receiver returns how many of these are new.
+# Sent by `import_sessions` in a transaction that holds the people. `people` maps user_ids to profiles, and `statements`
+# are another system's facts about them. A receiver returns how many of these are new.
 statements_imported = Signal()
 
-# Sent in the transaction of a request that edits a profile, which is locked, with `profile`, the `edits` (fields to
-# their values) and the `actor`.
+# Sent in the transaction of a request that edits a profile. `profile` is locked, `edits` maps fields to new values, and
+# `actor` is the editor.
 profile_edited = Signal()
 
-# Sent in a transaction to call a function in the background after the commit. `function` is its path, `args` are in
-# JSON, and `user_pk` is the primary key of the person concerned, or None.
+# Sent in a transaction, to call a function in the background after the commit. `function` is its path, `args` are JSON
+# values, and `user_pk` is the primary key of the person concerned, or None.
 call_wanted = Signal()

@@ -10,5 +10,4 @@ def remove_archives(user_pk: int, erasure_id: str = "") -> None:
 
 
 def rewrite_archives(user_pk: int, names: list[str]) -> None:
-    """Rewrite files without their removed turns."""
     rewrite.rewrite_archives(user_pk, names)

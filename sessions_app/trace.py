@@ -1,4 +1,4 @@
-"""The current trace: one id for a request, the jobs that it queues, and their calls.
+"""The current trace: an id that a request, the jobs that it queues, and their calls share.
 
 Every log line has the id as `request_id`, and every response as `X-Request-Id`. A job's row stores it for the worker.
 OpenTelemetry spans use the same id. Only OpenTelemetry's API is used here, which does nothing if tracing is off
@@ -32,7 +32,7 @@ def request_id() -> str:
 
 
 def traceparent() -> str:
-    """Return the `traceparent` that propagates the trace, or only the id if tracing is off."""
+    """Return the `traceparent` header that propagates the trace. If tracing is off, return only the id."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier.get(HEADER) or request_id()
@@ -40,19 +40,14 @@ def traceparent() -> str:
 
 @contextmanager
 def span(name: str, **attributes: str | int) -> Iterator[Span]:
-    """Run the block in a span.
-
-    Args:
-        name: The name of all spans of this kind.
-        attributes: Names and numbers, but never user text.
-    """
+    """Run the block in a span. All spans of a kind have the same name. Attributes must not contain user text."""
     with _tracer.start_as_current_span(name, attributes=attributes) as started:
         yield started
 
 
 @contextmanager
 def continued(carrier: Mapping[str, str], name: str, kind: SpanKind, **attributes: str | int) -> Iterator[Span]:
-    """Run the block in a trace that started elsewhere, or in a new one.
+    """Run the block in a trace that was started elsewhere, or in a new one.
 
     Args:
         carrier: May contain a `traceparent`, or only an id.
@@ -69,6 +64,6 @@ def continued(carrier: Mapping[str, str], name: str, kind: SpanKind, **attribute
 
 
 def _id_in(text: str) -> str:
-    """Return a given id, either 32 digits or a UUID. If it isn't valid, return a new one."""
+    """Return the id in a text, which is 32 digits or a UUID. If the text isn't valid, return a new id."""
     plain = text.lower().replace("-", "")
     return plain if _HEXADECIMAL.fullmatch(plain) and int(plain, 16) else secrets.token_hex(16)

@@ -35,7 +35,7 @@ from memoryproject.embedded import server
 from moments_app.context import receipts
 from moments_app.engines import embeddings
 from moments_app.interfaces.chat import write_ahead
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app import daily_limits
 from sessions_app.api import authentication
 from sessions_app.database import deferred_writes, wake
@@ -212,10 +212,10 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(authentication, "REMEMBERED", ProcessCache(authentication.MOST, seconds=3_600))
     cache.clear()
     daily_limits.meter.forget()
-    served_lines.written.forget()
+    platform_text.written.forget()
     yield
     daily_limits.meter.forget()
-    for waiting in (receipts.waiting_accesses, receipts.waiting, served_lines.waiting, daily_limits.behind):
+    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.waiting, daily_limits.behind):
         with suppress(RuntimeError):  # without a database, the items are dropped
             waiting.flush()
 
@@ -225,7 +225,7 @@ def rolling(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write rolling summaries after each round, as if contexts were requested. All other settings are the defaults."""
     settings.ROLLING_SUMMARY = RollingSummarySettings()
     for name in ("UNREAD_TURNS", "FREE_TURNS"):
-        monkeypatch.setattr(f"moments_app.summaries.roll.{name}", 1)
+        monkeypatch.setattr(f"moments_app.summaries.{name}", 1)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, Re
 from sessions_app.admin.api_key import ApiKeyAdmin
 from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, asks_first
+from sessions_app.admin.views import FormPage, RowAction, asks_first
 from sessions_app.models import ApiKey
 
 SHOWN = 50

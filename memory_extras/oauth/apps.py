@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class OAuthConfig(AppConfig):
-    """Assistants that request access from operators by OAuth."""
+    """Assistants that request access by OAuth."""
 
     name = "memory_extras.oauth"
     label = "oauth"

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings as django_settings
-from pydantic import Field
+from pydantic import Field, SecretStr, model_validator
 
 from memoryproject.admin_menu import Entry, add_tab
 from memoryproject.conf import Group
@@ -33,7 +33,7 @@ DAYS_MOST = 365  # maximum duration of a grant
 
 
 class OAuthSettings(Group):
-    """Settings of assistants that request access from operators."""
+    """Settings of assistants that request access, and of the OpenID provider where end users log in to grant it."""
 
     site: str = Field(
         "",
@@ -46,6 +46,33 @@ class OAuthSettings(Group):
         description="Let any assistant register itself. If `false`, an administrator registers each assistant with "
         "`manage.py register_assistant`.",
     )
+    openid_issuer: str = Field(
+        "",
+        pattern=r"^(https://[^?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?(/[^?#\s]*)?)?$",
+        description="Issuer URL of the OpenID provider where end users log in to grant assistants access to their own "
+        "memory. If unset, only operators grant access.",
+    )
+    openid_client_id: str = Field("", description="Client id at the OpenID provider.")
+    openid_client_secret: SecretStr = Field(SecretStr(""), description="Client secret at the OpenID provider.")
+    openid_user_claim: str = Field(
+        "sub",
+        min_length=1,
+        description="Claim of the ID token that contains the end user's `user_id`.",
+    )
+    openid_application: str = Field(
+        "", description="Application that the end users belong to. If unset, the first application is used."
+    )
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "OAuthSettings":
+        client = bool(self.openid_client_id), bool(self.openid_client_secret.get_secret_value())
+        if self.openid_issuer and not all(client):
+            raise ValueError("OAUTH__OPENID_ISSUER needs OAUTH__OPENID_CLIENT_ID and OAUTH__OPENID_CLIENT_SECRET")
+        if self.openid_issuer and not self.site:
+            raise ValueError("OAUTH__OPENID_ISSUER needs OAUTH__SITE")
+        if not self.openid_issuer and (any(client) or self.openid_application):
+            raise ValueError("other OpenID settings are set, but OAUTH__OPENID_ISSUER is missing")
+        return self
 
 
 class Settings(Group):
@@ -67,8 +94,8 @@ def extend(settings: dict[str, Any]) -> None:
     apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # it registers its admin pages first
     settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
-    # It logs each clean-up, and parts of requests.
-    settings["LOGGING"]["loggers"]["oauth2_provider"] = {"level": "WARNING"}
+    # They log each clean-up, parts of requests, and the secrets of logins.
+    settings["LOGGING"]["loggers"] |= {name: {"level": "WARNING"} for name in ("oauth2_provider", "authlib")}
     add_tab("oauth.assistant", Entry("assistant", "assistants", "smart_toy"), beside="sessions_app.apikey")
 
 

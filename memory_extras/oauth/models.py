@@ -1,7 +1,8 @@
 """Assistants with their grants, codes and tokens.
 
-A consent is an operator's grant: an API key for one person that expires, and is limited, listed and revoked like any
-other key. The text of the key is never issued. Codes and tokens represent it, and are stored as hashes.
+A consent is a grant by an operator or by the person: an API key for one person that expires, and is limited, listed and
+revoked like any other key. The text of the key is never issued. Codes and tokens represent it, and are stored as
+hashes.
 """
 
 import secrets
@@ -103,7 +104,7 @@ class AssistantManager(ApplicationManager):  # type: ignore[misc]
 
 
 class Assistant(AbstractApplication):  # type: ignore[misc]
-    """A client that may request access from operators."""
+    """A client that may request access."""
 
     user = None  # it belongs to no user
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -160,7 +161,7 @@ class ConsentManager(models.Manager["Consent"]):
 
         Args:
             ends_at: When the grant ends, however often its tokens are renewed.
-            by: operator:….
+            by: operator:…, or person.
         """
         ApiKey.objects.filter(consent__code__used_at=None, consent__code__expires__lt=timezone.now()).delete()
         clear_expired()
@@ -170,7 +171,7 @@ class ConsentManager(models.Manager["Consent"]):
 
 
 class Consent(models.Model):
-    """A grant of access to one person, given by an operator to an assistant."""
+    """A grant of access to one person's memory, given to an assistant."""
 
     key = models.OneToOneField(ApiKey, on_delete=models.CASCADE, related_name="consent")
     assistant = models.ForeignKey(Assistant, on_delete=models.CASCADE, related_name="consents")

@@ -1,14 +1,15 @@
 """URLs for assistants. The library finds its own URLs by name in the namespace `oauth2_provider`."""
 
 from django.urls import include, path
-from django.views.generic import RedirectView
 
-from memory_extras.oauth import views
+from memory_extras.oauth import end_user, openid, views
 from memory_extras.oauth.audiences import NAMES
 
-_consent = RedirectView.as_view(pattern_name="admin:sessions_app_apikey_authorize", query_string=True)
 _named = [
-    path("authorize", _consent, name="authorize"),
+    path("authorize", end_user.OwnConsent.as_view(), name="authorize"),
+    path("authorize/login", end_user.Login.as_view(), name="login"),
+    path(openid.CALLBACK.removeprefix("/"), end_user.Callback.as_view(), name="callback"),
+    path("authorize/logout", end_user.Logout.as_view(), name="logout"),
     path("token", views.Token.as_view(), name="token"),
     path("revoke", views.Revoke.as_view(), name="revoke-token"),
     path("register", views.Register.as_view(), name="dcr-register"),

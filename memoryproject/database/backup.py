@@ -74,14 +74,11 @@ class Manifest:
     """The contents of a backup.
 
     Args:
-        format: The version of the file format.
         made_at: The time of the backup, in ISO 8601.
         migrations: The applied migrations by app, in the order of their names.
         roles: The roles that privileges and policies name.
-        extensions: The names of the database's extensions.
         defaults: SQL of the default privileges on future tables.
         tables: The number of rows of each table.
-        archives: The names of the archive files.
     """
 
     format: int
@@ -96,7 +93,6 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows of all tables."""
         return sum(self.tables.values())
 
     @classmethod
@@ -131,7 +127,7 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
 
     Raises:
         BackupError: The file exists, the rows are on several servers, or `pg_dump` fails.
-        OSError: The file can't be written. No part of it is left.
+        OSError: The file can't be written. The incomplete file is removed.
     """
     if path.exists():
         raise BackupError(f"{path} already exists. Choose another file name.")
@@ -234,11 +230,7 @@ def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a backup.
-
-    Raises:
-        BackupError: The file is missing or truncated.
-    """
+    """Open a backup. Raise `BackupError` if the file is missing or truncated."""
     try:
         with zipfile.ZipFile(path) as file:
             yield file
@@ -264,7 +256,7 @@ def _is_whole(file: zipfile.ZipFile, name: str) -> bool:
 
 
 def compare(path: Path) -> list[str]:
-    """Return the damaged parts of a backup, and tables with another number of rows than in the database.
+    """Return the damaged parts of a backup, and the tables whose number of rows differs from the database's.
 
     Raises:
         BackupError: The file is not a backup.
@@ -296,11 +288,7 @@ def encrypt(text: bytes, passphrase: str) -> bytes:
 
 
 def decrypt(encrypted: bytes, passphrase: str) -> bytes:
-    """Decrypt a text.
-
-    Raises:
-        WrongPassphrase: The passphrase is wrong, or the text is damaged.
-    """
+    """Decrypt a text. Raise `WrongPassphrase` if the passphrase is wrong or the text is damaged."""
     salt, rest = encrypted[:_SALT_BYTES], encrypted[_SALT_BYTES:]
     try:
         return _cipher(passphrase, salt).decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], None)

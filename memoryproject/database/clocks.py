@@ -72,7 +72,6 @@ def _jobs() -> Iterator[Times]:
 
 
 def _pruned() -> list[type[Model]]:
-    """Return the models whose old rows are deleted."""
     return [ContextReceipt, KeptExchange]
 
 

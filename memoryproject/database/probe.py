@@ -15,10 +15,10 @@ from sessions_app.database.statement_timeouts import Deadline
 T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
-USUAL_SECONDS = 0.2  # the usual maximum of a request
+USUAL_SECONDS = 0.2  # most requests take less
 PATIENCE = 0.5  # maximum seconds for the database to respond
 FRESH_SECONDS = 1.0  # how long a response is valid, because many requests may wait at once
-QUESTION_SECONDS = 60  # after this, an unanswered probe is given up and repeated
+QUESTION_SECONDS = 60  # after this time, an unanswered probe is abandoned and repeated
 LOST_SECONDS = 5  # after which a connection whose peer does not acknowledge data is dropped
 
 
@@ -33,7 +33,7 @@ class DeadlinePassed(Exception):
 class Pulse:
     """Sends one probe at a time, in its own connection and thread, so that it never waits for a free one.
 
-    The connection stays open, because on a busy machine PostgreSQL starts a new process slowly.
+    The connection stays open, because PostgreSQL is slow to start a new process on a busy machine.
     """
 
     def __init__(self) -> None:
@@ -43,11 +43,7 @@ class Pulse:
         self._connection: psycopg.Connection | None = None  # used only by the thread
 
     def check(self) -> None:
-        """Fail immediately while a probe is overdue.
-
-        Raises:
-            NoAnswer: The database does not respond.
-        """
+        """Raise `NoAnswer` while a probe is overdue, so the request fails immediately."""
         is_open = self._question is not None and not self._question.done()
         if is_open and time.monotonic() - self._asked_at > PATIENCE:
             raise NoAnswer
@@ -75,7 +71,7 @@ class Pulse:
         return work.result()
 
     async def _is_felt(self) -> bool:
-        """Return whether the database responds, or did a moment ago."""
+        """Return whether the database responds, or responded within the last `FRESH_SECONDS`."""
         if self._question is None or self._question.done():
             if time.monotonic() - self._asked_at < FRESH_SECONDS:
                 return True
@@ -85,7 +81,7 @@ class Pulse:
         return self._question.done()
 
     def _ask(self) -> None:
-        """Return as soon as the database responds, even with an error."""
+        """Wait until the database responds, even if with an error."""
         try:
             self._connection = self._connection or _connected()
             self._connection.execute("SELECT 1")

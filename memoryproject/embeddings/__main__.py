@@ -12,7 +12,6 @@ from memoryproject.process_tree import call_itself, die_with_parent
 
 
 def main() -> None:
-    """Serve until asked to end."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="port; 0: any free port")

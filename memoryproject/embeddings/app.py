@@ -53,7 +53,7 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
         host, port = listening.getsockname()[:2]
         server = QuietServer(config)
         for name in (signal.SIGINT, signal.SIGTERM):
-            # A handler that raises an exception could be ignored by library code, before Uvicorn sets its own handlers.
+            # Until Uvicorn sets its own handlers, a handler must not raise: library code could ignore the exception.
             signal.signal(name, server.handle_exit)
         if data_dir:
             write_address(data_dir, f"http://{host}:{port}/v1")
@@ -65,8 +65,6 @@ def serve(host: str, port: int, model_folder: Path | None, data_dir: Path | None
 
 
 class Asked(BaseModel):
-    """The body of a request."""
-
     model: str = ""
     input: str | list[str] = Field(min_length=1)
     input_type: Literal["query", "search_query", "document", "search_document", "passage"] = "document"
@@ -79,15 +77,12 @@ class Asked(BaseModel):
 
 
 class Refused(Exception):
-    """The request is rejected."""
-
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
         self.status, self.headers = status, headers
 
 
 def application(model: Model) -> Starlette:
-    """Return the server's application for a model."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -103,18 +98,16 @@ def application(model: Model) -> Starlette:
 
 
 async def health(request: Request) -> Response:
-    """Return 200 while the process is alive."""
     return Response()
 
 
 async def models(request: Request) -> Response:
-    """Return the list with the model."""
+    """Return the list of models, which has one entry."""
     entry = {"id": request.app.state.model.name, "object": "model", "owned_by": "memory-platform"}
     return JSONResponse({"object": "list", "data": [entry]})
 
 
 async def embeddings(request: Request) -> Response:
-    """Return the vectors of texts."""
     asked = await _asked(request)
     _check_model(asked, request.app.state.model)
     try:
@@ -135,11 +128,7 @@ async def embeddings(request: Request) -> Response:
 
 
 async def _asked(request: Request) -> Asked:
-    """Parse the body.
-
-    Raises:
-        Refused: It is too large, or not valid.
-    """
+    """Parse the body. Raise `Refused` if it is too large or not valid."""
     body = bytearray()
     try:
         async for chunk in request.stream():
@@ -157,11 +146,7 @@ async def _asked(request: Request) -> Asked:
 
 
 def _check_model(asked: Asked, model: Model) -> None:
-    """Reject a request for another model or another number of dimensions.
-
-    Raises:
-        Refused: The message names the model.
-    """
+    """Raise `Refused` if the request names another model or another number of dimensions."""
     if asked.model not in ("", model.name):
         raise Refused(404, f"model: this server only serves {model.name}.")
     if asked.dimensions not in (None, model.dimensions):

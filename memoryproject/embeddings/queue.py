@@ -1,7 +1,8 @@
 """Choose the next text to embed: queries before documents, and none for a client that has disconnected.
 
 One thread computes documents and another one queries, so a query doesn't wait for the end of a long document. No
-document is started while a query waits or is computed. So both threads run only until the current document is done.
+document is started while a query waits or is computed. So both threads compute at the same time only until the current
+document is done.
 """
 
 import asyncio
@@ -16,20 +17,16 @@ from time import monotonic
 
 from memoryproject.embeddings.served import MAX_CHARS, Embedded, Model
 
-MAX_QUERIES = 64  # waiting; their clients time out after two seconds
-MAX_DOCUMENTS = 4_096  # texts waiting
+MAX_QUERIES = 64  # waiting queries; their clients time out after two seconds
+MAX_DOCUMENTS = 4_096  # waiting texts
 MAX_WAIT = 20.0  # seconds that new documents may have to wait
-SECONDS_PER_CHAR = 0.0005  # estimate before the first texts were measured
+SECONDS_PER_CHAR = 0.0005  # estimate before the first texts are measured
 RECENT = 0.05  # weight of the last text in the mean seconds per character
 NICENESS = 5  # of the thread that computes documents
 
 
 class Full(Exception):
-    """The queue is full.
-
-    Args:
-        seconds: The number of seconds after which the client may retry.
-    """
+    """The queue is full. The client may retry after `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("Too many texts are waiting. Try again later.")
@@ -37,11 +34,7 @@ class Full(Exception):
 
 
 class Texts:
-    """The texts of a request. They are canceled when the client disconnects.
-
-    Args:
-        texts: At least one text.
-    """
+    """The texts of a request, at least one. They are canceled when the client disconnects."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.waiting = deque(texts)
@@ -57,11 +50,7 @@ class Texts:
 
 
 class Line:
-    """Requests that one thread processes in order, text by text.
-
-    Args:
-        yields_to: Another line with priority.
-    """
+    """Requests that one thread processes in order, text by text. Requests of the line `yields_to` come first."""
 
     def __init__(self, model: Model, *, is_query: bool, yields_to: "Line | None" = None) -> None:
         self._model, self._is_query, self._yields_to = model, is_query, yields_to
@@ -79,20 +68,18 @@ class Line:
 
     @property
     def seconds(self) -> float:
-        """The approximate time that the waiting texts will take."""
+        """The estimated time that the waiting texts will take."""
         return sum(request.chars for request in self._living()) * self.seconds_per_char
 
     def _living(self) -> list[Texts]:
         return [request for request in self._requests if not request.done.done()]
 
     def add(self, request: Texts) -> None:
-        """Append a request."""
         self._requests.append(request)
         self._work.set()
         self._idle.clear()
 
     async def run(self) -> None:
-        """Process the requests, forever."""
         while True:
             await self._work.wait()
             if self._yields_to:
@@ -127,7 +114,7 @@ class Line:
 
 
 class Queue:
-    """The lines of documents and queries."""
+    """A line for documents and a line for queries."""
 
     def __init__(self, model: Model) -> None:
         self._queries = Line(model, is_query=True)
@@ -135,11 +122,7 @@ class Queue:
         self._tasks = [asyncio.create_task(line.run()) for line in (self._queries, self._documents)]
 
     def add(self, texts: Sequence[str], *, is_query: bool) -> "asyncio.Future[list[Embedded]]":
-        """Queue texts.
-
-        Raises:
-            Full: Too many texts are waiting.
-        """
+        """Queue texts. Raise `Full` if too many texts are waiting."""
         line = self._queries if is_query else self._documents
         most = MAX_QUERIES if is_query else MAX_DOCUMENTS
         if line.waiting and (line.waiting + len(texts) > most or line.seconds > MAX_WAIT):

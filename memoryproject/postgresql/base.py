@@ -1,4 +1,4 @@
-"""The database backend. It sends as few messages as possible for a request.
+"""The database backend. It sends as few messages as possible per request.
 
 Each round trip takes a few tenths of a millisecond, largely in Python. So BEGIN is sent in one message with the first
 statement of a transaction. A pooled connection that responded a moment ago is used without a check.
@@ -22,11 +22,7 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
     """A cursor that sends BEGIN in one message with the first statement of a transaction."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
-        """Execute a statement, after BEGIN if it is the first of a transaction.
-
-        Args:
-            query, params, options: As for psycopg.
-        """
+        """Execute a statement, after BEGIN if it is the first of a transaction. The arguments are those of psycopg."""
         connection = self.connection
         begins = not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
         if not (begins and isinstance(query, str)):
@@ -41,7 +37,7 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """A backend with such cursors. It checks a pooled connection only if it may be dead."""
+    """Uses `Cursor`. Checks a pooled connection only if it may be dead."""
 
     def get_connection_params(self) -> dict[str, Any]:
         parameters = super().get_connection_params()

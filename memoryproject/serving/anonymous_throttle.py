@@ -27,10 +27,10 @@ from sessions_app.process_cache import PROVEN
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-NETWORK_BITS = 64  # of an IPv6 address; a subscriber has all addresses with this prefix
+NETWORK_BITS = 64  # an IPv6 client has all addresses with the same prefix of this length
 AT_ONCE = 10  # seconds' worth of requests that may arrive at once
 ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
-PREFIXES = 100_000  # of the most recently used keys
+PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
 FRESH_SECONDS = 5.0  # how long the prefixes are cached
 PATIENCE = 0.5  # how long a request waits for them
 
@@ -48,8 +48,8 @@ def client_address(peer: str, forwarded: str) -> str:
     return last if last and settings.BEHIND_PROXY else peer
 
 
-def subscriber(address: str) -> str:
-    """Return the address range of one subscriber: an IPv4 address, or an IPv6 network."""
+def address_range(address: str) -> str:
+    """Return the addresses that belong to one client: an IPv4 address, or an IPv6 network."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:  # a Unix socket has no address
@@ -77,16 +77,16 @@ class Buckets:
         return wait
 
     def give_back(self, name: str) -> None:
-        """Return the token of a request that proved to be authenticated."""
+        """Put back the token of a request that proved to be authenticated."""
         left, at = self._left.get(name, (0.0, time.monotonic()))
         self._left[name] = left + 1, at
 
 
-class Issued:
+class KeyPrefixes:
     """The prefixes of existing keys. A thread reads them, and only while requests are being rejected."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="issued")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="key prefixes")
         self._reading: asyncio.Future[frozenset[str]] | None = None
         self._read_at = -FRESH_SECONDS
 
@@ -96,14 +96,14 @@ class Issued:
         is_read = self._reading is None or self._reading.done()
         if is_read and now - self._read_at > FRESH_SECONDS:
             self._read_at = now
-            self._reading = asyncio.get_running_loop().run_in_executor(self._executor, _issued)
+            self._reading = asyncio.get_running_loop().run_in_executor(self._executor, _prefixes_in_use)
         assert self._reading is not None
         if not self._reading.done():
             await asyncio.wait({self._reading}, timeout=PATIENCE)
         return self._reading.done() and prefix in self._reading.result()
 
 
-def _issued() -> frozenset[str]:
+def _prefixes_in_use() -> frozenset[str]:
     try:
         return frozenset(ApiKey.objects.prefixes_in_use(PREFIXES))
     except DatabaseError:
@@ -112,19 +112,15 @@ def _issued() -> frozenset[str]:
         connection.close()
 
 
-class Strangers:
+class AnonymousThrottle:
     """Admits unauthenticated requests within the rate limit."""
 
     def __init__(self) -> None:
-        self._buckets, self._issued = Buckets(), Issued()
+        self._buckets, self._prefixes = Buckets(), KeyPrefixes()
 
     @asynccontextmanager
-    async def one(self, scope: "Scope") -> AsyncIterator[None]:
-        """Admit the sender of a request, for the duration of the block.
-
-        Raises:
-            Refused: The rate limit is exceeded.
-        """
+    async def admit(self, scope: "Scope") -> AsyncIterator[None]:
+        """Admit a request for the duration of the block. Raise `Refused` if the rate limit is exceeded."""
         secret = secret_of(scope)
         if scope["path"].startswith(settings.STATIC_URL) or secret in PROVEN:
             yield
@@ -135,12 +131,12 @@ class Strangers:
             self._buckets.give_back(name)
 
     async def _counted(self, scope: "Scope", secret: str) -> str:
-        """Return the name of the bucket that the request was counted in."""
-        name = subscriber(address_of(scope))
+        """Count the request, and return the name of its bucket."""
+        name = address_range(address_of(scope))
         if not (wait := self._buckets.take(name)):
             return name
         key = _PREFIX.match(secret)
-        if key and await self._issued.has(key[1]) and not self._buckets.take(f"key {key[1]}"):
+        if key and await self._prefixes.has(key[1]) and not self._buckets.take(f"key {key[1]}"):
             return f"key {key[1]}"
         text = "Too many requests without a valid API key or login from this IP address. Try again later."
         raise Refused(429, "throttled", text, retry_after=math.ceil(wait))

@@ -15,7 +15,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from memoryproject.serving.front import Environ, StartResponse
+from memoryproject.serving.request_limits import Environ, StartResponse
 from sessions_app.api.errors import API_PREFIX
 
 _usual = cache(build_policy)

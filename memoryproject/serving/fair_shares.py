@@ -73,11 +73,7 @@ class _Account:
 
 
 class Budget:
-    """The budgets of all callers of one kind.
-
-    Args:
-        kind: The kind of caller, for error messages.
-    """
+    """The budgets of all callers of one kind."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -236,7 +232,6 @@ class FairShares:
 
 
 def caller() -> Caller:
-    """Return the sender of the current request."""
     return _caller.get()
 
 

@@ -37,5 +37,4 @@ def make(parent: Path) -> None:
 
 
 def remove() -> None:
-    """Remove the folder of this process."""
     shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)

@@ -31,8 +31,6 @@ class _State(ServerState):
 
 
 class QuietServer(Server):
-    """See the module's docstring."""
-
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         config.date_header = False

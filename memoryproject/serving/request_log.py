@@ -13,7 +13,6 @@ class RoutesOnly(logging.Filter):
     """Replaces the path with the route in Django's log messages about requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record, and accept it."""
         request = getattr(record, "request", None)
         if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
             escaped = request.path.encode("unicode_escape").decode("ascii")  # like Django's log messages

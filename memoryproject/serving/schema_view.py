@@ -12,7 +12,7 @@ from django.views.decorators.vary import vary_on_headers
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer
 
-from memoryproject.serving.front import KEY_OF_A_PERSON
+from memoryproject.serving.request_limits import KEY_OF_A_PERSON
 from sessions_app.api.schema import for_services
 
 

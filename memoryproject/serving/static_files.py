@@ -30,8 +30,6 @@ def hashed_name(name: str) -> str:
 
 
 class HashedStaticFiles(StaticFilesStorage):
-    """Returns URLs with hashed names."""
-
     def url(self, name: str | None) -> str:
         return super().url(hashed_name(name) if name else name)
 
@@ -46,7 +44,6 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # whic
             super().add_file_to_dictionary(one, path, stat_cache=stat_cache)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Serve a file, or pass the request on."""
         address = request.path_info
         if address.startswith(self.static_prefix) and address not in self.files:
             request.path_info = self.get_name_without_hash(address)

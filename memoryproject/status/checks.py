@@ -32,18 +32,16 @@ from sessions_app.database.database_roles import ADMIN, taking
 
 QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
 MANY_RESTARTS = 3
-CHANGES = 8  # of the state to read
+CHANGES = 8  # number of changes of the state to read
 SCHEDULES = "admin:django_q_schedule_changelist"
 
-NAMES = "database", "migrations", "queue"  # in the response of `/readyz`
+NAMES = "database", "migrations", "queue"  # the checks in the response of `/readyz`
 OK, UNAVAILABLE = "ok", "unavailable"
 
 fits = False
 
 
 class Level(StrEnum):
-    """The severity of a finding."""
-
     INFO = "info"  # an operator should look
     DEGRADED = "degraded"
     DOWN = "down"
@@ -230,12 +228,11 @@ def findings(checks: Iterable[Callable[[Facts], Findings]], facts: Facts) -> Fin
 
 
 def with_request(found: list[Finding]) -> list[Finding]:
-    """Also run a request's transaction, unless the site is already known to be down."""
+    """Return the findings, with those of a request's transaction unless the site is already known to be down."""
     return found if is_down(found) else [*found, *(Finding("database", DOWN, wrong) for wrong in a_request())]
 
 
 def is_down(found: Iterable[Finding]) -> bool:
-    """Return whether requests can't be served."""
     return any(finding.level == DOWN for finding in found)
 
 
@@ -319,5 +316,4 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def readiness() -> list[Finding]:
-    """Run the checks and a request's transaction."""
     return with_request(list(findings(READY, Facts())))

@@ -24,7 +24,7 @@ from moments_app.reports import overview
 from moments_app.reports.incidents import incidents
 from moments_app.reports.overview import Activity, Backlog, Waits
 from sessions_app.admin.links import list_url, page_url
-from sessions_app.admin.views.base import may_see
+from sessions_app.admin.views import may_see
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Session
@@ -38,8 +38,6 @@ CALLS = "admin:moments_app_enginecall_changelist"
 
 @dataclass(frozen=True)
 class Card:
-    """A figure with its title and a note."""
-
     title: str
     figure: str
     aside: str = ""
@@ -220,7 +218,6 @@ def _chart(title: str, activity: Activity, name: str, url: str) -> Chart:
 
 
 def _context_chart(activity: Activity) -> Chart:
-    """Return a chart of the tokens of served contexts, and of the transcripts that they replace."""
     whole, labels = activity.whole, _labels(activity)
     bars = [(label, float(day.context_tokens)) for label, day in zip(labels, activity.days, strict=True)]
     share = whole.context_tokens / whole.transcript_tokens if whole.transcript_tokens else None
@@ -266,7 +263,6 @@ def _money(usd: Decimal) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Format a duration in its most suitable unit."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

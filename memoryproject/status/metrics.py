@@ -31,7 +31,8 @@ from moments_app.models.job import JobQuerySet
 from moments_app.recall.embed import Filled, filled
 from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
-from sessions_app.api.permissions import HasScope, IsOfService, KeyRateThrottle, key_of
+from sessions_app.api.permissions import HasScope, IsOfService, key_of
+from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import DailyUsage
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today

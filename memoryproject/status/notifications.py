@@ -25,7 +25,7 @@ from memoryproject.settings import CONF
 from memoryproject.status.site_state import Change
 from memoryproject.status.webhooks import NotReceived, post
 
-SECONDS = 10.0  # for a command
+SECONDS = 10.0  # timeout of a command
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # seconds
 SIGNATURE = "X-Memory-Signature"
 
@@ -37,19 +37,11 @@ class Channel(ABC):
 
     @abstractmethod
     def tell(self, change: Change) -> None:
-        """Make one attempt to report a change.
-
-        Raises:
-            NotReceived: The attempt failed.
-        """
+        """Make one attempt to report a change. Raise `NotReceived` if it fails."""
 
 
 class Webhook(Channel):
-    """A POST of the change as JSON.
-
-    Args:
-        secret: The key of the signature. Blank for no signature.
-    """
+    """Posts the change as JSON, signed if there is a secret."""
 
     def __init__(self, url: str, secret: str) -> None:
         self._url, self._secret = url, secret
@@ -118,7 +110,6 @@ def _environment(change: Change) -> dict[str, str]:
 
 
 def channels() -> list[Channel]:
-    """Return the configured channels."""
     conf = settings.NOTIFY
     webhook = [Webhook(conf.webhook_url, conf.webhook_secret.get_secret_value())] if conf.webhook_url else []
     return [*webhook, *([Command(conf.command)] if conf.command else [])]
@@ -140,7 +131,7 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """Whether all channels have reported the change."""
+        """Return whether all channels have reported the change."""
         return not self._waiting
 
     def attempt(self) -> None:

@@ -39,7 +39,10 @@ def refused_providers() -> list[str]:
 
 
 def _newest(kind: str) -> QuerySet[Event]:
-    """Return events, newest id first, with their age by the database's clock. Several hosts write them."""
+    """Return events of a kind, newest first, with their age.
+
+    The database's clock determines the age, because several hosts write events.
+    """
     return Event.objects.filter(type=kind).annotate(age=Now() - F("created_at")).order_by("-id")
 
 
@@ -53,7 +56,7 @@ def note_restart(sentence: str, actor: str) -> None:
     """Log that a process died and is being restarted. If the database is down, log nothing."""
     with suppress(Away), database():
         write_event(RESTARTED, actor, {"told": sentence})
-        wake_workers()  # they take over its job
+        wake_workers()  # they take over the job of the dead process
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:
@@ -73,7 +76,6 @@ class Change:
         since: When the new state was first observed.
         reasons: A sentence for each reason.
         pk: The primary key of its event. None before it is recorded.
-        recorded_at: When it was recorded.
     """
 
     state: State
@@ -85,19 +87,17 @@ class Change:
 
     @classmethod
     def of(cls, event: Event) -> "Change":
-        """Return the change that an event records."""
         told = event.payload
         since = datetime.fromisoformat(told["since"])
         return cls(State(told["state"]), told["previous"], since, told["reasons"], event.pk, event.created_at)
 
     def facts(self) -> dict[str, Any]:
-        """Return the change as JSON."""
         state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
         return {"state": state, "previous": self.previous, "since": since, "reasons": self.reasons}
 
     @property
     def is_news(self) -> bool:
-        """Whether operators need to know of the change. The first start of a new site is not news."""
+        """Return whether operators need to know of the change. The first start of a new site is not news."""
         return self.state != State.UP or self.previous != ""
 
     def age(self, now: datetime) -> float:
@@ -124,7 +124,7 @@ class Change:
 
     @property
     def was_told(self) -> bool:
-        """Whether all notifications of it were sent."""
+        """Return whether all notifications of it were sent."""
         last = _newest(TOLD).first()
         return last is not None and last.payload.get("state_changed") == self.pk
 

@@ -63,7 +63,7 @@ class _New:
 
 
 class Watch:
-    """See the module's docstring.
+    """Monitors the state of the site, as the module's docstring describes.
 
     Args:
         after: The seconds that a state must last before it counts.
@@ -77,7 +77,7 @@ class Watch:
         self._unrecorded: Change | None = None
         self._delivery: Delivery | None = None
         self._settled: int | None = None  # the last change whose notifications are complete
-        self._ahead = timedelta(0)  # of this host's clock, relative to the database's
+        self._ahead = timedelta(0)  # how far this host's clock is ahead of the database's
 
     def look(self) -> None:
         """Check once, and act on the result."""
@@ -86,7 +86,7 @@ class Watch:
                 self._ahead = timezone.now() - database_now()
                 self._catch_up()
                 self._settle()
-            self._unrecorded = None  # committed only now
+            self._unrecorded = None  # the change is committed only now
         verdict = _verdict()
         if self._counts(verdict.state):
             self._change(verdict)
@@ -253,7 +253,6 @@ class Provider:
     """An endpoint in the settings.
 
     Args:
-        url, key: The values of its settings.
         smallest: The path and body of the smallest call. None if the settings name no model.
     """
 
@@ -289,7 +288,6 @@ class Provider:
 
 
 def providers() -> Iterator[Provider]:
-    """Yield the configured providers."""
     if settings.ENGINE.uses_model:
         model = settings.ENGINE.model
         yield Provider("ENGINE__", settings.ENGINE.base_url, settings.ENGINE.api_key, model, CHAT)

@@ -28,7 +28,7 @@ from sessions_app.database.wake import IDLE, Bell, Channel, Waker
 from sessions_app.models import Event, Session, UserProfile
 
 SENDERS = 4  # maximum receivers that are served in parallel
-SECONDS = 10.0  # for an attempt
+SECONDS = 10.0  # timeout of an attempt
 ANSWER_BYTES = 100_000
 AWAY = 5.0  # seconds before the next attempt if the database is down
 
@@ -48,7 +48,7 @@ def _of_person(event: Event) -> dict[str, Any] | None:
 
 
 def _with(*names: str) -> Callable[[Event], dict[str, Any] | None]:
-    """Return a function for the payload of a person's event: the ids, and fields of the event."""
+    """Return a function that builds the payload of a person's event: the ids, and these fields of the event."""
 
     def facts(event: Event) -> dict[str, Any] | None:
         whose = _of_person(event)
@@ -59,7 +59,7 @@ def _with(*names: str) -> Callable[[Event], dict[str, Any] | None]:
 
 def _of_job(event: Event) -> dict[str, Any] | None:
     whose = {"user_id": None, "session_id": None} if event.user_pk is None else _of_person(event)
-    is_told = whose is not None and "job_id" in event.payload  # an erasure has removed the job_id
+    is_told = whose is not None and "job_id" in event.payload  # an erasure removes the job_id
     return (whose or {}) | {name: event.payload[name] for name in ("job_id", "process")} if is_told else None
 
 

@@ -46,11 +46,7 @@ def sending(process: str) -> Iterator[None]:
 
 
 def check() -> None:
-    """Import the required packages, so that every command reports missing ones.
-
-    Raises:
-        ImproperlyConfigured: Names the extra.
-    """
+    """Import the required packages, so that every command reports missing ones. Raise `ImproperlyConfigured`."""
     if CONF.otel_exporter_otlp_endpoint:
         _spans()
     if CONF.sentry_dsn.get_secret_value():

@@ -16,10 +16,10 @@ from django.conf import settings
 from django.utils import timezone
 
 from moments_app.context import receipts
+from moments_app.context.budget import FilledBudget, Trimmed, fill_budget
 from moments_app.context.input import KEPT_LAYERS, ContextInput, read_input
 from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.context.layers import ALWAYS, LAYERS, default_layers
-from moments_app.context.plan import FilledBudget, Trimmed, fill_budget
 from moments_app.context.receipts import KeptContext, KeptLayer, KeptLine, Served
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt
@@ -73,7 +73,7 @@ class ContextRequest:
 
     @property
     def applied(self) -> int:
-        """The budget that applies."""
+        """The budget in tokens, at most `MEMORY_CONTEXT__MAX_TOKENS`."""
         most = settings.MEMORY_CONTEXT.max_tokens
         return min(self.max_tokens or most, most)
 
@@ -84,11 +84,9 @@ class Envelope:
 
     Args:
         context_id: the id of its receipt.
-        input: the input it was built from.
-        request: the request.
         filled: the layers that fit, and what was left out.
         context: the text or the messages, in the requested format.
-        has_partition_event: whether an older part of the session is remembered as moments.
+        has_partition_event: whether moments replace an older part of the session.
         cached: whether the static layers came from the cache.
     """
 
@@ -128,7 +126,7 @@ def serve(envelope: Envelope) -> None:
 
 
 def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Envelope | None:
-    """Return the context of a session. Record nothing until it is served.
+    """Return the context of a session. Nothing is recorded until `serve` is called.
 
     Returns:
         None if the user has no such session and the request names no agent for a new one.
@@ -156,7 +154,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
 def _filled(
     source: ContextInput, request: ContextRequest, layers: Mapping[str, Iterable[Item]], *, cached: bool
 ) -> Envelope:
-    """Return the context that these layers give within the budget."""
+    """Fill the budget with these layers, and return the context."""
     form = FORMATS[request.format]
     recalls = request.plan != "stable"
     is_whole = source.is_whole and request.as_of is None
@@ -167,7 +165,7 @@ def _filled(
 
 
 def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Iterable[Item]:
-    """Return a layer that is built for each context. In the stable plan, standing text doesn't depend on the query."""
+    """Return the items of a layer that isn't cached. In the stable plan, standing text doesn't depend on the query."""
     if request.plan == "stable" and LAYERS[name].ceiling:
         source = replace(source, query="")
     return LAYERS[name].items(source)
@@ -219,7 +217,6 @@ def kept_context(envelope: Envelope) -> KeptContext:
 
 
 def kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
-    """Return the lines of a layer as receipts store them."""
     return [
         KeptLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.local_time)
         for priced in items
@@ -235,13 +232,12 @@ def _hash(text: str) -> str:
 
 
 def unknown_person(user_id: str, application: int) -> UserProfile:
-    """Return a person about whom nothing is known yet."""
     return UserProfile(pk=NO_ROW, user_id=user_id, application_id=application)
 
 
 def input_before_first_turn(user: UserProfile, session_id: str, request: ContextRequest) -> ContextInput:
     """Return the input of a session that has not started: the person's memory, without turns."""
-    began = user.updated_at or timezone.now()  # for a known person, so that the clock alone changes nothing
+    began = user.updated_at or timezone.now()  # not the present, so that the clock alone changes nothing
     session = Session(
         pk=NO_ROW, user=user, session_id=session_id, agent_id=request.new_agent_id, last_activity_at=began
     )

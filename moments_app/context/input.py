@@ -94,7 +94,7 @@ SELECT {columns}, concat(stamp, ' ', (
       AND ended_by <> '{by_date}'
 ) AS has_ended FROM opened
 """
-# Filters by the person's key, which says on which node a distributed table keeps the turns.
+# Filters by the person's key, because it determines on which node a distributed table keeps the turns.
 _IN_SESSION = "user_id = %(user)s AND session_id = (SELECT id FROM opened)"
 
 
@@ -129,7 +129,7 @@ class LiveTurn(NamedTuple):
 
 
 def with_ends(user: UserProfile, turns: Sequence[LiveTurn], as_of: datetime | None = None) -> list[LiveTurn]:
-    """Return a person's turns with what they say that is no longer true, as it was known at a time."""
+    """Return turns with their `ends`: what they say that was known, at that time, to be no longer true."""
     ends = ends_of(user, [turn.pk for turn in turns], as_of)
     return [turn._replace(ends=ends.get(turn.pk, ())) for turn in turns]
 
@@ -140,12 +140,10 @@ class ContextInput:
 
     Args:
         user: the person whose memory is read.
-        session: a session of that user.
         query: the current message; may be blank.
         applied: the token budget of the context.
         turns: the newest turns of the live window, oldest first.
         is_whole: whether `turns` is the whole live window.
-        stamp: the stamp of memory.
         recall: what to search memory for; None: nothing.
         before: the sequence from which the session's turns are left out.
         has_entities: whether the person has an open task, goal or problem; False only if that was looked up.
@@ -183,7 +181,7 @@ class ContextInput:
 
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
-    """Return the newest facts of streams and the atoms that they are annotated with, using one statement."""
+    """Return, by stream, its newest facts and the atoms that its annotations name. Runs one query."""
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
@@ -239,7 +237,7 @@ def read_input(
     if has_ended:
         turns = with_ends(user, turns)
     stamp = f"{user.updated_at.isoformat()} {memory}"
-    # If another turn existed, it would have been read too.
+    # Another turn would fit too, so it would have been read if it existed.
     is_whole = session.live_tokens + beside * (len(turns) + 1) <= applied and len(turns) < most
     return ContextInput(
         user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities
@@ -248,7 +246,7 @@ def read_input(
 
 # --- caches of parts of contexts in a web process, with their rendered text and token counts ---
 
-MOST_CHARS = 5_000_000  # of texts in each cache; it also holds each text in every format that was rendered
+MOST_CHARS = 5_000_000  # characters of text in each cache, which holds each text in every format that was rendered
 KEPT_SECONDS = 300.0
 ITEM_CHARS = 500  # added to the size of each item's text
 TURN_CHARS = 500  # added to the size of each turn's text
@@ -279,11 +277,9 @@ class KeptLayers:
         return kept.layers if kept and kept.stamp == stamp else None
 
     def keep_under(self, session: int, stamp: str, layers: Layers) -> None:
-        """Cache the layers that were built with a stamp."""
         self._sessions.put(session, _Kept(stamp, layers))
 
     def forget(self, sessions: Iterable[int]) -> None:
-        """Remove the layers of sessions."""
         for session in sessions:
             self._sessions.drop(session)
 
@@ -307,7 +303,6 @@ class KeptTurns:
         Args:
             session: primary key.
             zone: the time zone of the items' times.
-            turns: the turns that were just read.
             make: creates an item from a turn of this session.
         """
         address = (session, zone.key)

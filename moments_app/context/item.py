@@ -31,9 +31,7 @@ class Item:
         time: the time of the message or statement, with a time zone.
         zone: the person's time zone, if the time is shown.
         name: the name of its shard.
-        role: the role of a turn.
         speaker: the speaker of a turn, if the application names speakers.
-        tool: the name of a tool turn.
         calls: the tool calls of an assistant turn, in the OpenAI shape.
         call_id: the call that a tool turn answers.
         joined: whether it belongs to the previous item and is left out together with it.
@@ -79,24 +77,22 @@ class Item:
             setattr(self, name, without_unseen(getattr(self, name)))
 
     def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
-        """Return the item with another reason and score. The data computed from its text is kept."""
+        """Return a copy with another reason and score. The copy shares the data computed from the text."""
         item = object.__new__(type(self))
         item.__dict__.update(self.__dict__, why=why, score=score, is_certain=is_certain)
         return item
 
     @property
     def refs(self) -> list[str]:
-        """The addresses of what the text contains."""
+        """The address of the item, and those of the facts that its marks mention."""
         return [self.ref, *self.also] if self.ref else []
 
     @cached_property
     def local_time(self) -> datetime | None:
-        """The time in the person's time zone."""
         return self.time and self.time.astimezone(self.zone)
 
     @cached_property
     def local_day(self) -> date | None:
-        """The day in the person's time zone."""
         return self.local_time and self.local_time.date()
 
     @cached_property
@@ -106,7 +102,6 @@ class Item:
 
     @cached_property
     def word_set(self) -> frozenset[str]:
-        """The set of its words."""
         return frozenset(self.words)
 
     @cached_property
@@ -126,8 +121,6 @@ Rendered = str | list[dict[str, Any]]
 
 
 class Format(Protocol):
-    """A format of contexts."""
-
     def tokens(self, layer: str, item: Item) -> int:
         """Return the estimated tokens of an item in this format."""
 
@@ -152,7 +145,6 @@ class PricedItem:
     """An item with its tokens, and the reason for including it.
 
     Args:
-        item: the item.
         tokens: the tokens of the item alone.
         why: the reason for including it.
         cost: the tokens of everything that is included with it: the day heading over it, and its joined items.
@@ -183,7 +175,7 @@ def priced(layer: str, items: Iterable[Item], form: Format) -> list[PricedItem]:
 def shortened(item: Item, layer: str, form: Format, room: int) -> PricedItem | None:
     """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None if none fits."""
     ends = [match.start() for match in _SENTENCE_END.finditer(item.text)]
-    low, high = 0, len(ends)  # binary search: of the first `low` ends, the last one fits
+    low, high = 0, len(ends)  # binary search; the text up to the `low`-th end is known to fit
     best: PricedItem | None = None
     while low < high:
         middle = (low + high) // 2
@@ -210,9 +202,8 @@ def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
 class DayHeadings:
     """The day headings over recalled items, each once.
 
-    The year is added to the first day of each year, and after a span.
-
-    The items of the time that the query names precede all others.
+    Items from the time that the query names come first, with their own headings. In each of the two groups, the first
+    day of a year has the year in its heading.
     """
 
     def __init__(self, form: Format) -> None:
@@ -245,7 +236,6 @@ class SaidAlready:
         self._turns: dict[date, list[Item]] = defaultdict(list)  # by their day
 
     def add(self, item: Item) -> None:
-        """Record an included item."""
         if item.role and item.time:
             self._turns[item.time.date()].append(item)
         if item.ref:

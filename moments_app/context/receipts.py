@@ -20,7 +20,7 @@ from moments_app.context.item import Item, PricedItem, Rendered
 from moments_app.models import ContextReceipt, ContextUsage
 from moments_app.models.context_receipt import ContextTokens
 from moments_app.recall.results import Result
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.models import Session, UserProfile
 from sessions_app.security.secret_key import seal, unseal
@@ -75,10 +75,7 @@ class KeptContext:
 
     Args:
         query, format, plan, applied: from the request; `applied` is the budget.
-        tokens: the tokens of the context.
         is_degraded: whether memory was searched by words only.
-        layers: the layers, in order.
-        context: the rendered context.
     """
 
     query: str
@@ -106,7 +103,6 @@ class KeptContext:
         return _KEPT.validate_json(opened) if opened else None
 
     def refs(self) -> Iterable[str]:
-        """Return the addresses of its lines."""
         return (line.ref for layer in self.layers for line in layer.lines if line.ref)
 
 
@@ -118,7 +114,6 @@ class Served(NamedTuple):
 
     Args:
         receipt: the unsaved receipt.
-        context: the context itself.
         application: primary key of the person's application.
         transcript_tokens: tokens of the session's whole transcript.
     """
@@ -166,15 +161,12 @@ def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequ
     """Record a context as served, in the background.
 
     Args:
-        user: the person whose memory it is.
         context: the rendered context; blank if the layers are the answer.
-        layers: the layers of the context.
-        query: the message that the context was built for.
     """
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
     quoted = [item.text for name, item in items if _is_quote(name, item)]
-    served_lines.note(user, texts if context else [item.text for _name, item in items], quoted, query)
+    platform_text.note_served(user, texts if context else [item.text for _name, item in items], quoted, query)
 
 
 def _is_quote(layer: str, item: Item) -> bool:
@@ -185,7 +177,7 @@ def _is_quote(layer: str, item: Item) -> bool:
 def note_results(user: UserProfile, results: Sequence[Result]) -> None:
     """Record search results as served, in the background."""
     turns = [result.content for result in results if result.kind == "turn"]
-    served_lines.note(user, [result.content for result in results], turns)
+    platform_text.note_served(user, [result.content for result in results], turns)
 
 
 def note_accesses(refs: Iterable[str]) -> None:

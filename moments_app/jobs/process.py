@@ -1,8 +1,8 @@
 """The base class of processes, which run as jobs, and the registry of processes by name.
 
-To add a process, write a subclass of `Process` in a module that is imported at startup: each app's module `processes`
-is (see `MomentsAppConfig.ready`). Defining the class registers it. The runner, recovery, trials, estimates,
-housekeeping and schedules look up processes only in the registry.
+To add a process, write a subclass of `Process` in a module that is imported at startup: the module `processes` of each
+app is (see `MomentsAppConfig.ready`). Defining the class registers it. Other modules look up processes only in this
+registry.
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]  # finished steps, total steps
 
 @dataclass(frozen=True)
 class Skipped:
-    """The result of a claim that found nothing to do."""
+    """The result if there is nothing to do."""
 
     reason: str
 
@@ -51,8 +51,9 @@ class Waits(Exception):
 
     Args:
         until: when to try again.
-        reason: what the job waits for.
-        held_by: what the job waits for, if it is not a circuit.
+        reason: what the job waits for, in words.
+        circuit: the circuit that the job waits for.
+        held_by: the kind of wait, if `circuit` is None.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class ClaimLost(Exception):
 
 
 class UnknownProcess(Exception):
-    """This release has no process with the name. The message includes the name."""
+    """This release has no process with this name."""
 
 
 # --- the estimated work of sessions ---
@@ -81,14 +82,15 @@ class UnknownProcess(Exception):
 
 @dataclass(frozen=True)
 class Workload:
-    """The number of calls and transcript tokens for sessions.
+    """The amount of work that sessions need from a process, as database expressions over sessions.
 
     Args:
-        calls: the number of calls; a sum over sessions.
-        tokens: total tokens of the turns that the calls receive.
-        usual_answer: tokens of an answer, used until there are calls to learn it from.
-        prompt_tokens: tokens of a call in addition to the transcript: the prompt and known data.
-        purpose: purpose of the calls, if the process has no prompt.
+        engine: the engine that the process calls.
+        calls: the number of calls. An aggregate.
+        tokens: the total tokens of the turns that the calls receive.
+        usual_answer: the assumed tokens of an answer until enough calls are known.
+        prompt_tokens: the tokens that each call receives in addition to turns: the prompt and known data.
+        purpose: the purpose of the calls, if the process has no prompt.
     """
 
     engine: str
@@ -100,17 +102,20 @@ class Workload:
 
 
 def settling_combines() -> bool:
-    """Return whether settling sends all due work in one combined call, which has its own estimate."""
+    """Return whether settling sends all due work of a session in one combined call.
+
+    The combined call then has an estimate of its own.
+    """
     return settings.ENGINE.uses_model and settings.ENGINE.combines_calls
 
 
 def tokens_of(turns: Combinable) -> Combinable:
-    """Return the tokens of some turns of a session, based on the session's average."""
+    """Return the tokens of this many turns of a session, by the session's average per turn."""
     return Cast(F("total_tokens"), FloatField()) / F("message_count") * turns
 
 
 def turns_that(waiting: F | Combinable, *, everything: bool) -> Combinable:
-    """Return the number of turns of a session to estimate: all, or only waiting ones."""
+    """Return the number of a session's turns to estimate: all of them, or only the waiting ones."""
     return F("message_count") if everything else waiting
 
 
@@ -128,15 +133,13 @@ class ProcessInput:
     prompt_version: PromptVersion | None
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with another prompt."""
         return replace(self, prompt_version=version)
 
     def prompt_for(self, purpose: str) -> PromptVersion | None:
-        """Return the prompt version for calls with a purpose."""
         return self.prompt_version
 
     def of_one_call(self) -> Self:
-        """Cut the input to the part that the engine's first call receives."""
+        """Return the same input, cut to what the first call of the engine receives."""
         return self
 
 
@@ -149,7 +152,6 @@ class Timing:
 
     @property
     def interval(self) -> timedelta:
-        """The time between two runs."""
         return timedelta(days=1) if self.daily_at else timedelta(minutes=self.minutes or 0)
 
     def __str__(self) -> str:
@@ -158,7 +160,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Asked:
-    """The number of jobs that a sweep queued, or with `dry_run` would queue."""
+    """The result of a sweep: the number of jobs that it queued, or with `dry_run` would queue."""
 
     jobs: int
 
@@ -169,7 +171,7 @@ class Asked:
 class Lane(IntEnum):
     """The urgency of jobs. Workers of a lane also take more urgent jobs, but never less urgent ones."""
 
-    SCHEDULED = 0  # schedules and function calls
+    SCHEDULED = 0  # tasks: function calls, from a schedule or once
     WAITED = 1  # a user waits for it: summaries, digests
     BUILD = 2  # builds memory from messages
     INDEX = 3  # makes memory searchable
@@ -177,7 +179,6 @@ class Lane(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name of the lane's jobs on pages."""
         return LANE_TITLES[self]
 
 
@@ -195,17 +196,17 @@ Answer = TypeVar("Answer")
 
 
 class Process(ABC, Generic[Input, Answer]):
-    """A verb that runs as a job: claim, think, commit. Instances have no state.
+    """A kind of job, in three steps: claim, think, commit. Instances have no state.
 
     A subclass with a `name` is registered. A subclass without one is a base for others.
 
     Attributes:
-        name: stored in the rows of its jobs; never changed once there are some.
-        title: what it does, as pages show it.
-        makes: what memory lacks while its jobs don't run, in an operator's words.
-        prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.
-        is_upkeep: whether completed jobs have no further use, so that old rows are deleted.
-        sweep_timing: when `sweep` runs automatically, on the schedule named after the process; None: never.
+        name: the name in the rows of jobs. Never change it once there are jobs.
+        title: the name in the admin.
+        makes: what memory lacks while the process doesn't run, in an operator's words.
+        prompt_purpose: the purpose of prompts that operators can try with this process; blank for none.
+        is_upkeep: whether completed jobs are of no further use, so that housekeeping deletes them.
+        sweep_timing: when a schedule with the process's name calls `sweep`; None: never.
     """
 
     name: ClassVar[str]
@@ -222,11 +223,11 @@ class Process(ABC, Generic[Input, Answer]):
             _register(cls)
 
     def caller(self, job: Job) -> Caller | None:
-        """Return the engine or embedder to call; None if none is called."""
+        """Return the caller of the engine or embedder that the job needs; None if it needs none."""
         return None
 
     def alike(self, job: Job) -> JobQuerySet:
-        """Return this process's jobs that call the same engine: all of them, if only settings choose the engine."""
+        """Return the jobs of this process that need the same engine as this job."""
         return Job.objects.filter(process=self.name)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
@@ -243,11 +244,11 @@ class Process(ABC, Generic[Input, Answer]):
 
     @abstractmethod
     def think(self, input: Input, engine: Any, progress: Progress) -> Answer:
-        """Call the engine, outside any transaction and without holding a connection. Don't read or write rows.
+        """Call the engine. There is no transaction and no open connection, so don't read or write rows.
 
         Args:
-            engine: the engine that `caller` opened; None if none is called.
-            progress: called with the finished and the total steps.
+            engine: the opened engine; None if `caller` returns None.
+            progress: call it with the numbers of finished and of all steps.
 
         Raises:
             EngineError: the engine gave no valid answer.
@@ -267,7 +268,7 @@ class Process(ABC, Generic[Input, Answer]):
         return False
 
     def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
-        """Queue runs that new messages make due, in the transaction of the append. Runs no query if nothing is due.
+        """Queue the runs that new messages make due, in the transaction of the append. Without due runs, query nothing.
 
         Args:
             appended: the sessions, each with its new messages.
@@ -279,26 +280,26 @@ class Process(ABC, Generic[Input, Answer]):
         """Undo what a failed attempt had started, before the job is queued again or fails."""
 
     def recover(self) -> int:
-        """Restart work that was started and has no job. Return the number of restarts."""
+        """Restart work that was started but has no job. Return the number of restarts."""
         return 0
 
     def rewind(self, job: Job) -> bool:
-        """Undo the latest run, in a transaction that will be rolled back, so that it can run again.
+        """Undo the latest run, so that a trial can repeat it. The trial's transaction is rolled back.
 
         Return False if there was no run.
         """
         return False
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Return the work that sessions need, as aggregates over them; None if the process is not estimated.
+        """Return the work that sessions need; None if the process has no estimate.
 
         Args:
-            everything: estimate as if nothing existed yet; otherwise only waiting work.
+            everything: estimate as if no work was done yet, instead of only the waiting work.
         """
         return None
 
     def sweep(self, *, dry_run: bool = False) -> object:
-        """Find due work and queue it. The text of the returned object says what was done."""
+        """Find due work and queue it. Return an object whose text describes the result for the operator."""
         raise NotImplementedError(f"{self.name} has a `sweep_timing` but no `sweep`.")
 
 
@@ -322,17 +323,15 @@ def _register(process: type[AnyProcess]) -> None:
 
 
 def processes() -> list[AnyProcess]:
-    """Return all processes, by name."""
     return [_registered[name]() for name in sorted(_registered)]
 
 
 def names_in(lane: Lane) -> list[str]:
-    """Return the names of the processes of a lane."""
     return [process.name for process in processes() if process.lane == lane]
 
 
 def process_named(name: str) -> AnyProcess:
-    """Return the process with a name.
+    """Return the process with this name.
 
     Raises:
         UnknownProcess: there is none.
@@ -344,7 +343,7 @@ def process_named(name: str) -> AnyProcess:
 
 
 def process_for_purpose(purpose: str) -> AnyProcess | None:
-    """Return the process that can try prompts with this purpose."""
+    """Return the process with which operators can try prompts of this purpose; None if there is none."""
     return next((process for process in processes() if purpose and process.prompt_purpose == purpose), None)
 
 
@@ -376,11 +375,11 @@ def prompt_in_force(uri: str, subject: Session | MemoryStream) -> PromptVersion:
 
 
 def no_progress(_done: int, _total: int) -> None:
-    """Ignore the progress of a part of a run."""
+    """A `Progress` for parts of a run that don't report any."""
 
 
 def locked_session(job: Job) -> Session:
-    """Return the session of a job, locked for the commit.
+    """Lock the job's session for the commit.
 
     Raises:
         ClaimLost: the job was taken over, or the session was deleted.
@@ -396,19 +395,21 @@ def locked_session(job: Job) -> Session:
 
 
 def refuse_corrected(user: UserProfile, corrections: CorrectionState) -> None:
-    """Raise `Moved` if facts of a person were corrected, or a correction was undone, since the claim.
+    """Check that no fact of the person was corrected since the claim, and no correction undone.
 
-    The caller has locked the person, as a correction does, so no correction is in progress.
+    The caller has locked the person. Corrections do so too, so none is in progress.
 
     Args:
         corrections: the state of the person's corrections before the claim read anything.
+
+    Raises:
+        Moved: there was a correction in the meantime.
     """
     if Correction.objects.for_user(user).state() != corrections:
         raise Moved("Facts were corrected while the engine was working.")
 
 
 def complete(job: Job, event: str, result: dict[str, Any]) -> None:
-    """Complete a job that did its work, and log the event."""
     job.complete(result)
     Event.objects.create(
         type=event, actor=f"job:{job.job_id}", user_pk=job.user_id, session_pk=job.session_id, payload=result

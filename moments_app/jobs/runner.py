@@ -1,9 +1,9 @@
 """Run a job: claim, think, commit.
 
-The process is looked up by the name in the job's row, so no process is imported here. **Claim** takes the job and reads
-its input in a short transaction. **Think** calls the engine without holding a transaction or a connection. **Commit**
-checks that the data hasn't changed, writes everything and ends the job in one transaction. After a crash between any
-two steps, the data is unchanged and the job can be taken again.
+The process is looked up by the name in the job's row, so this module imports no process. **Claim** takes the job and
+reads its input in a short transaction. **Think** calls the engine without holding a transaction or a connection.
+**Commit** checks that the data hasn't changed, writes everything and ends the job, in one transaction. If the worker
+dies between two steps, no data has changed and another worker can claim the job.
 """
 
 import re
@@ -46,13 +46,13 @@ logger = structlog.get_logger(__name__)
 
 
 def run_job(job_id: uuid.UUID | str) -> Job | None:
-    """Run a job until it ends, or requeue it if the engine failed.
+    """Claim a job and run it until it ends or is queued again.
 
     Args:
         job_id: the id of a queued job.
 
     Returns:
-        The updated job; None if it did not run because it was not due, taken by another worker, ended or unknown.
+        The updated job; None if it could not be claimed: it is not due, taken, ended or unknown.
     """
     job = Job.objects.take(uuid.UUID(str(job_id)))
     return run_taken(job) if job else None
@@ -63,11 +63,11 @@ class TookTooLong(Exception):
 
 
 class Stopped(BaseException):
-    """The worker must stop now. The job is queued again, and the attempt does not count."""
+    """The worker must stop now. Its job is queued again without counting the attempt."""
 
 
 def run_taken(job: Job) -> Job:
-    """Run a job that this worker has claimed until it ends or is queued again.
+    """Run a claimed job until it ends or is queued again.
 
     Raises:
         Stopped: the worker must stop.
@@ -103,7 +103,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
 
 
 def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
-    """Run the job. Put it back if its engine's circuit is open or the daily limit is used up."""
+    """Run the job. Put it back if its engine's circuit is open or a daily limit is used up."""
     caller = process.caller(job)
     if caller is None:
         return _claim_think_commit(job, process)
@@ -144,7 +144,10 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
 
 
 def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> FailureGroup | None:
-    """Return the cause of a failed attempt; None if the job was deleted. Failed engine calls are already counted."""
+    """Find the cause of a failed attempt, and count the failure. Return None if the job was deleted.
+
+    Failed calls of an engine were counted when they were recorded.
+    """
     if not Job.objects.filter(pk=job.pk).exists():
         return None
     caller = process.caller(job)
@@ -162,7 +165,7 @@ def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> Fa
 
 
 def _opened(job: Job, process: AnyProcess, error: Exception) -> Circuit | None:
-    """Return the open circuit that holds a job whose engine failed."""
+    """Return the circuit that the failed call has opened, if it holds this job."""
     caller = process.caller(job) if isinstance(error, EngineError) and error.kind in OUTAGE else None
     circuit = Circuit.objects.open_of(caller) if caller else None
     return circuit if circuit and circuit.holds(job) else None
@@ -192,12 +195,12 @@ def _input_of(job: Job, process: AnyProcess, progress: Progress) -> Any:
         _hold_person(job)
         input = unwanted or process.claim(job)
         if isinstance(input, Skipped):
-            job.skip(input.reason)  # in the claim's transaction: work that becomes due later queues another job
+            job.skip(input.reason)  # in the claim's transaction, so that work that becomes due later queues another job
         return input
 
 
 def _hold_person(job: Job) -> None:
-    """Prevent the erasure of a job's person until the transaction ends.
+    """Lock the job's person against erasure until the transaction ends.
 
     Raises:
         ClaimLost: the person was erased.
@@ -210,9 +213,9 @@ def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: 
     """Return a function that records the calls of a job.
 
     Args:
-        job: the job that makes the calls.
-        prompt_for: returns the prompt version that calls for a purpose use; None if there is none.
-        work: the kind of the calls.
+        job: the job.
+        prompt_for: returns the prompt version for calls with a purpose; None if there is none.
+        work: the kind of work, a `Circuit.Work`.
     """
 
     def record(call: CallRecord) -> None:
@@ -227,7 +230,7 @@ def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: 
 
 @contextmanager
 def _heartbeat(job: Job) -> Iterator[Progress]:
-    """Send a heartbeat every few seconds, from a thread with its own connection."""
+    """Send heartbeats from a thread while the job runs. Yield a function that sets the progress."""
     done = threading.Event()
     state = (0, 0)
 
@@ -239,7 +242,7 @@ def _heartbeat(job: Job) -> Iterator[Progress]:
         while not done.wait(settings.JOBS.heartbeat_seconds):
             try:
                 job.beat(*state)
-            except Exception as error:  # the database may be down for a moment; the next beat retries
+            except Exception as error:  # the database may be down for a moment; the next heartbeat retries
                 logger.warning("heartbeat failed", job_id=str(job.job_id), error=type(error).__name__)
             finally:
                 connection.close()

@@ -1,7 +1,7 @@
-"""Tasks: function calls from a schedule, or single calls. Each is a job in a separate lane.
+"""Tasks: jobs that call a function, from a schedule or once. They have their own lane.
 
-django-q2 stores the schedules and finds those that are due. Its queue is the table of jobs (`JobBroker`). While a task
-is open, the same task is not queued again.
+django-q2 stores the schedules and finds the due ones. Its broker is the table of jobs (`JobBroker`). While a task is
+open, the same task is not queued again.
 """
 
 import json
@@ -26,10 +26,9 @@ STORAGE_AGAIN = timedelta(hours=1)  # delay of a retry after the storage failed
 
 
 class JobBroker(Broker):  # type: ignore[misc]
-    """The queue of django-q2: it queues jobs for the workers."""
+    """A broker for django-q2 that queues jobs."""
 
     def enqueue(self, package: str) -> str:
-        """Queue a job for a task."""
         task = SignedPackage.loads(package)
         name = task.get("group") or name_of(task["func"], *task["args"], **task["kwargs"])
         job = Job.objects.request_task(
@@ -39,7 +38,7 @@ class JobBroker(Broker):  # type: ignore[misc]
 
 
 def name_of(function: str, *args: Any, **kwargs: Any) -> str:
-    """Return a name that is the same for calls with the same arguments, because only one of them needs to be open."""
+    """Return the name of a call. Calls with the same arguments have the same name, so only one of them is open."""
     digest = sha256(json.dumps([function, args, kwargs]).encode()).hexdigest()
     return f"{function.rpartition('.')[2][:80]} {digest[:16]}"
 
@@ -48,7 +47,7 @@ def call_later(function: str, *args: Any, user_id: int | None = None) -> Job:
     """Queue the call of a function, in the caller's transaction.
 
     Args:
-        function: its path.
+        function: its dotted path.
         args: its arguments, which must be valid JSON.
         user_id: primary key of the person whose data it handles.
     """
@@ -57,7 +56,7 @@ def call_later(function: str, *args: Any, user_id: int | None = None) -> Job:
 
 
 class RunTask(Process[ProcessInput, None]):
-    """Calls a function, which has its own transactions."""
+    """Calls a function. The function opens its own transactions."""
 
     name = TASK
     title = "Scheduled task"
@@ -65,7 +64,7 @@ class RunTask(Process[ProcessInput, None]):
     is_upkeep = True
 
     def prepare(self, job: Job, progress: Progress) -> None:
-        """Call the function. While the storage of archives fails, the task is retried without a limit."""
+        """Call the function. If the archive storage fails, retry later without counting the attempt."""
         function, args, kwargs = signing.loads(job.params["call"], salt=TASK)
         try:
             import_string(function)(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Rerun failed and waiting jobs of an incident (`retry_all`, `try_one`), and end a job early (`cancel`)."""
+"""Retry the failed and waiting jobs of an incident (`retry_all`, `try_one`), and cancel jobs (`cancel`)."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,7 +14,7 @@ from moments_app.models.job import CannotChange, JobQuerySet
 from sessions_app.models import Session
 from sessions_app.models.event import named_actor
 
-AT_ONCE = 500  # maximum failed jobs that one call queues again
+AT_ONCE = 500  # maximum failed jobs per call
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Retried:
     """The result of a retry.
 
     Args:
-        jobs: jobs that were queued again or no longer wait for their next attempt.
+        jobs: the number of jobs that are due now.
         not_needed: failed jobs whose work another open job does.
-        left: failed jobs that are left for another call.
+        left: the number of failed jobs that remain for another call.
     """
 
     jobs: int
@@ -41,9 +41,9 @@ class Retried:
 
 
 def try_one(jobs: JobQuerySet) -> Job | None:
-    """Run one job again at once, preferably a failed one, to test whether the cause is gone.
+    """Make one job due now, to test whether the cause of a failure is gone. Prefer a failed job.
 
-    Return None if there is none.
+    Return None if there is no such job.
     """
     for job in jobs.filter(status=Job.Status.FAILED).order_by("-id")[:AT_ONCE]:
         with suppress(CannotChange):
@@ -56,10 +56,10 @@ def try_one(jobs: JobQuerySet) -> Job | None:
 
 
 def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str) -> Retried:
-    """Queue failed jobs again, make waiting retries due, and send a probe through open circuits.
+    """Queue failed jobs again, make waiting jobs due now, and send probes through open circuits.
 
     Args:
-        circuits: the open circuits that hold them.
+        circuits: the open circuits that hold these jobs.
     """
     failed = jobs.filter(status=Job.Status.FAILED)
     retried, refused = 0, 0
@@ -78,20 +78,20 @@ def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str
 
 @transaction.atomic
 def cancel(job: Job, *, actor: str) -> None:
-    """End the job, and undo what it had started.
+    """Cancel the job, and undo what it has started.
 
-    The job's row changes at once. If an engine is still working for the job, the commit finds the claim gone and writes
-    nothing. A canceled job can be retried. Work that a threshold or a schedule makes due is queued again automatically.
+    If an engine is still working for the job, its commit finds that the claim is lost and writes nothing. A canceled
+    job can be retried. Thresholds and schedules queue the same work again when it is due.
 
     Args:
         job: a queued or running job.
-        actor: who cancels: `operator:…`.
+        actor: the operator, as `operator:…`.
 
     Raises:
         CannotChange: the job has ended; the message names its state.
     """
-    if job.session_id is not None:  # locked before the job, as in a commit
+    if job.session_id is not None:  # before the job, as in a commit
         Session.objects.locked().filter(pk=job.session_id).first()
     job.cancel(actor=actor)
-    with suppress(UnknownProcess):  # only another release, which has this process, can undo its work
+    with suppress(UnknownProcess):  # a process of another release, which alone can undo its work
         process_named(job.process).failed(job, f"Cancelled by {named_actor(actor)}.")

@@ -1,19 +1,21 @@
 """Workers: processes that take due jobs, one at a time, and share nothing with each other.
 
-The table of jobs is the queue. So a killed worker loses no job and leaves no lock: its job's row remains. The watchdog
-looks for jobs without a live worker (`keep_time`), and so does each worker that starts or lost its connection.
+The queue is the table of jobs. If a worker is killed, its job's row remains, so no job is lost and no lock is left. The
+watchdog looks for jobs without a live worker (`keep_time`). Workers do so too, when they start or have lost their
+connection.
 
 **Lanes.** Each process and each worker belongs to a lane. A worker takes due jobs of its own lane, then of more urgent
-lanes, but never of less urgent ones. So a summary that a user waits for only queues behind similar work, never behind
-embedding or bulk work. If there are fewer workers than lanes, the last worker takes several lanes. A worker that runs
-schedules takes them first: few are due at a time, because each has at most one open job.
+lanes, but never of less urgent ones. So a summary that a user waits for is never behind embedding or bulk work. If
+there are fewer workers than lanes, the last worker takes several lanes. A worker that runs schedules takes them first.
+Few are due at a time, because each has at most one open job.
 
-**Rest.** On an idle site, only the last worker runs. The others start when it has been busy for `BUSY` seconds, or when
-the watchdog finds due jobs. They end after `REST` seconds without a job, but not while the last worker is busy.
+**Rest.** On an idle site, only the last worker runs. It starts the others when it has been busy for `BUSY` seconds. The
+watchdog starts them when a job is overdue. They end after `REST` seconds without a job. While the last worker is busy,
+it keeps waking them.
 
-**Fairness.** Within a lane, a worker continues with the next person who has a due job, and no person has two running
-jobs. So the worker takes that person's most urgent job of any lane: the worker of a more urgent lane would always find
-the person busy.
+**Fairness.** Within a lane, a worker continues with the next person who has a due job. No person has two running jobs.
+So the worker takes that person's most urgent job of any lane. Otherwise the worker of the more urgent lane would always
+find the person busy.
 """
 
 import os
@@ -45,17 +47,17 @@ from moments_app.models.job import TASK
 from sessions_app.database.wake import IDLE, Bell, Channel, wake
 from sessions_app.trace import HEADER, continued
 
-REST = 60.0  # seconds without a job, not counting tasks, until a worker other than the last one ends
-BUSY = 0.2  # seconds that the last worker works alone before the others are started
+REST = 60.0  # seconds without a job, except tasks, after which a worker ends; the last worker never ends
+BUSY = 0.2  # seconds of work after which the last worker starts the others
 BUSY_WITH_TASKS = 1.0  # the same while it runs a task: some tasks run every minute, and most are short
-RECOVERY = 5.0  # seconds between the watchdog's checks for jobs without a worker and due schedules
-WAITS = 1.0  # seconds until a due job counts as missed by the notified workers
+RECOVERY = 5.0  # seconds between two checks of the watchdog for lost jobs and due schedules
+WAITS = 1.0  # seconds after which a due job counts as overdue, because its notification may be lost
 PROBES = 1.0  # seconds between two checks of open circuits
 AWAY = 2.0  # seconds until a retry when the database doesn't answer
-GRACE = 20  # seconds that a job may continue after the worker is asked to stop
+GRACE = 20  # seconds that a job has to finish after the worker was asked to stop
 
 _PROC = Path("/proc")
-_ENDED = frozenset("ZX")  # states of processes that have ended but still have an entry
+_ENDED = frozenset("ZX")  # states of processes that have ended, but are still listed
 
 logger = structlog.get_logger(__name__)
 
@@ -82,7 +84,7 @@ class Worker:
 
     Args:
         lanes: the lanes whose jobs it takes, its own first.
-        may_rest: whether it ends after `REST` seconds without a job. A worker that doesn't end starts the others.
+        may_rest: whether the worker ends after `REST` seconds without a job. One that may not starts the others.
     """
 
     def __init__(self, lanes: list[Lane], *, may_rest: bool = False) -> None:
@@ -93,13 +95,13 @@ class Worker:
         self._channels = [Channel.JOBS] if lanes != [Lane.SCHEDULED] else []
         self._channels += [Channel.TASKS] if self._runs_schedules else []
         self._processes: dict[Lane, list[str]] = {lane: names_in(lane) for lane in lanes if lane != Lane.SCHEDULED}
-        self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # the person whose job was taken last
+        self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # the person of the last job, by lane
         self._name = this_process()
-        self._may_have_lost_a_job = True  # the connection, or a previous process, may have ended during a job
+        self._may_have_lost_a_job = True  # the connection or an earlier process may have died during a job
         self._ending = threading.Event()
 
     def serve(self) -> None:
-        """Take and run jobs until SIGTERM. A running job then has `GRACE` seconds to end."""
+        """Run jobs until SIGTERM. A running job then has `GRACE` seconds to finish."""
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGALRM, self._alarm)
         with signals_as_bytes() as signals:
@@ -129,7 +131,7 @@ class Worker:
                 self._ending.wait(AWAY)
 
     def _step(self) -> bool:
-        """Run one job; return False if there was none."""
+        """Run one job. Return False if none was due."""
         if self._may_have_lost_a_job:
             recover_jobs(idle=self._name)
             self._may_have_lost_a_job = False
@@ -140,7 +142,7 @@ class Worker:
     def _taken(self, lane: Lane) -> Job | None:
         urgent = [name for other in sorted(self._processes) if other < lane for name in self._processes[other]]
         job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent, worker=self._name)
-        self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # the next search then needs one statement
+        self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # saves the next search a statement
         return job
 
     def _run(self, job: Job | None) -> bool:
@@ -154,7 +156,7 @@ class Worker:
 
     @contextmanager
     def _limited(self, *, is_task: bool = False) -> Iterator[None]:
-        """Stop a job that exceeds the time limit. The last worker also wakes the others regularly."""
+        """Stop a job that exceeds the time limit. While the last worker is busy, it also wakes the others."""
         now, limit = time.monotonic(), settings.JOB_SECONDS
         self._breaks_off_at = now + limit
         alone = max(self._woken_at + (BUSY_WITH_TASKS if is_task else BUSY) - now, 0.001)
@@ -179,25 +181,24 @@ class Worker:
 
 
 def _traced(job: Job) -> AbstractContextManager[Span]:
-    """Run the job inside the trace of the request that queued it."""
     numbers: dict[str, str | int] = {"job.id": str(job.job_id), "job.process": job.process, "job.attempt": job.attempts}
     return continued({HEADER: job.trace}, f"job {job.process}", SpanKind.CONSUMER, **numbers)
 
 
 def serve(number: int, workers: int) -> None:
-    """Run one of several workers until it is asked to stop."""
+    """Run the worker with this number until it is asked to stop."""
     Worker(lanes_of(number, workers), may_rest=may_rest(number, workers)).serve()
 
 
 def may_rest(number: int, workers: int) -> bool:
-    """Return whether an idle worker may end: all but the last, which takes jobs of all lanes."""
+    """Return whether an idle worker may end. Only the last worker may not."""
     return number < workers - 1
 
 
 def keep_time(ending: threading.Event) -> None:
-    """Queue due schedules, recover jobs, probe engines and wake workers, until asked to stop.
+    """Queue due schedules, recover jobs, send probes and wake workers, until `ending` is set.
 
-    It checks every `RECOVERY` seconds while there are notifications, otherwise every `IDLE` seconds and when the next
+    If notifications arrive, check every `RECOVERY` seconds. Otherwise check every `IDLE` seconds, and when the next
     schedule is due.
     """
     bell = Bell(Channel.JOBS)
@@ -216,7 +217,7 @@ def keep_time(ending: threading.Event) -> None:
             ending.wait(AWAY)
         else:
             pause = PROBES if is_open else RECOVERY
-            least = WAITS + 0.1 if may_have_rung else 0.0  # an earlier check would miss the announced job
+            least = WAITS + 0.1 if may_have_rung else 0.0  # an announced job is overdue only after this time
             ending.wait(max(looked_at + pause - time.monotonic(), least))
     connection.close()
 
@@ -235,12 +236,12 @@ def _wake_for_due_jobs() -> None:
 
 @dataclass(frozen=True)
 class Recovered:
-    """The result of a recovery.
+    """The result of `recover_jobs`.
 
     Args:
-        taken_over: the number of jobs taken from workers that died or stopped responding.
+        taken_over: the number of jobs that were queued again.
         given_up: the number of jobs that failed after too many attempts.
-        begun_again: the number of times that a process restarted work without a job.
+        begun_again: the number of restarts by `Process.recover`.
     """
 
     taken_over: int = 0
@@ -250,9 +251,9 @@ class Recovered:
 
 @transaction.atomic
 def recover_jobs(*, idle: str = "") -> Recovered:
-    """Find running jobs without a live worker, and queue or fail them.
+    """Find running jobs whose worker died or stopped responding. Queue them again, or fail them.
 
-    Also restart unfinished work that has no job, for example the next version of a summary. No job runs here.
+    Also restart work that has no job, for example the next version of a summary. This function runs no job.
 
     Args:
         idle: the name of an idle worker: jobs that it seems to run were lost with its connection.
@@ -270,11 +271,11 @@ def recover_jobs(*, idle: str = "") -> Recovered:
 
 
 def this_process() -> str:
-    """Return the name of this process; blank if the kernel doesn't provide its parts.
+    """Return a unique name of this process; blank if the kernel doesn't provide the parts.
 
-    A process id alone is ambiguous: another machine or container may have the same id, and the kernel reuses ids. So
-    the name also includes the start time and the place (`_place`). Only processes of the same machine can be checked.
-    Jobs of other processes are taken over when their heartbeats stop.
+    A process id alone is ambiguous: other machines and containers use the same ids, and the kernel reuses them. So the
+    name also contains the start time and the place (`_place`). Workers can only check processes of their own machine.
+    Jobs of other machines are taken over when their heartbeats stop.
     """
     return _name(os.getpid())
 
@@ -283,7 +284,7 @@ def is_gone(name: str) -> bool:
     """Return whether a process of this machine has ended.
 
     Args:
-        name: the name of the process; the result is False for a blank name or one of another machine.
+        name: the name of the process. For a blank name, or a process of another machine, return False.
     """
     place, _, pid = name.rpartition(" ")[0].rpartition(" ")
     return bool(place) and place == _place() and _name(int(pid)) != name
@@ -295,7 +296,7 @@ def _name(pid: int) -> str:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""
-    state, started = fields[0], fields[19]  # the third and the 22nd field in proc(5)
+    state, started = fields[0], fields[19]  # fields 3 and 22 of proc(5)
     return f"{_place()} {pid} {started}" if _place() and state not in _ENDED else ""
 
 

@@ -1,4 +1,4 @@
-"""Statements: items that were extracted into a stream, and the lines of the text into which observations are merged."""
+"""Atoms: facts and observations extracted into a stream, and the lines of the stream's text."""
 
 import hashlib
 import uuid
@@ -29,29 +29,29 @@ from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
-BY_DATE = "date"  # `ended_by` of a plan whose day is over
-BY_IMPORT = "import:"  # prefix of who wrote or ended a fact in another system
+BY_DATE = "date"  # `ended_by` of a plan whose day has passed
+BY_IMPORT = "import:"  # prefix of `written_by` and `ended_by` for facts of another system
 SHARED_NAMES_NOBODY = "Send a shared item without related_users. Shared items can't name people."
-# Attributes of text that was written into a profile. The last two can have many values.
+# Attributes of texts that a client or operator wrote into a profile. The last two can have many values.
 OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
-PINNED_TEXT = "text"  # attribute of the text that an operator or the application pinned to a stream
+PINNED_TEXT = "text"  # attribute of a text that a client or operator pinned to a stream
 WRITTEN = (*OF_PROFILE, PINNED_TEXT)
-WHOLE = (SUMMARY, PINNED_TEXT)  # texts of several sentences instead of a single fact
+WHOLE = (SUMMARY, PINNED_TEXT)  # attributes of texts with several sentences instead of one fact
 _SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
 
-# The subject of a statement, by the type of its stream.
+# What a statement is about, by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
 
 
 def held_at(columns: str, time: str) -> str:
     """Return the SQL condition that a statement was known to be true at a time.
 
-    It was stated by then, and no end was known by then. The database's functions for searches of former times contain
+    The statement had been made by then, and no end was known. The database functions that search former times contain
     the same condition.
 
     Args:
-        columns: what precedes the columns, such as `atom.`.
-        time: the SQL of the time.
+        columns: the prefix of the columns, such as `atom.`.
+        time: the SQL expression of the time.
     """
     return (
         f"{columns}formed_at <= {time} AND COALESCE({columns}corrected_at <= {time}, true) "
@@ -61,15 +61,16 @@ def held_at(columns: str, time: str) -> str:
 
 
 class HeldAt(Func):
-    """The condition `held_at` in querysets of statements."""
+    """The condition `held_at` as an expression for querysets."""
 
     output_field = models.BooleanField()
 
     def __init__(self, time: datetime) -> None:
         super().__init__(F("pk"), Value(time))
 
-    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
-        """Return the condition for the alias that the table has in the query."""
+    def as_sql(  # type: ignore[override]
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any
+    ) -> tuple[str, list[Any]]:
         column, time = self.get_source_expressions()
         table = compiler.quote_name_unless_alias(cast("Col", column).alias)
         sql = held_at(f"{table}.", "%s")
@@ -82,7 +83,7 @@ def content_hash(text: str) -> str:
 
 
 def profile_sentence(attribute: str, text: str) -> str:
-    """Return the statement that writes a text into a profile or a stream."""
+    """Return the sentence with which a text is stored in a profile or a stream."""
     return _SENTENCES.get(attribute, "{}").format(text)
 
 
@@ -96,20 +97,19 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(state=MemoryAtom.State.ACTIVE)
 
     def in_shards_from(self, user: UserProfile) -> Self:
-        """Return a person's items in agents' shards: their candidates, and items shared from their sessions."""
+        """Return a person's items in agents' shards: candidates, and shared items learned from this person."""
         theirs = Q(source_user=user) | Q(source_session__user=user) | Q(job__user=user)
         return self.filter(Q(theirs, user=None) | Q(user=user, is_candidate=True))
 
     def of_person(self, user: UserProfile) -> Self:
-        """Return the items of a person's own streams."""
         return self.filter(user=user, is_candidate=False)
 
     def candidates(self) -> Self:
-        """Return items that a shard learned from one person. Others don't see them unless they are released."""
+        """Return items that a shard learned from one person. Only this person sees them, unless they are released."""
         return self.filter(is_candidate=True)
 
     def to_review(self) -> Self:
-        """Return candidates without a decision. Leave out duplicates in every agent's shard."""
+        """Return undecided candidates. Omit one for all agents if an agent's own shard has the same."""
         twins = (
             self.model.objects.active()
             .candidates()
@@ -128,23 +128,23 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(user__application=user.application_id, related_users__contains=[user.user_id])
 
     def like(self, atom: "MemoryAtom") -> Self:
-        """Return the active item with the same words in the same stream and for the same people."""
+        """Return the active item that has the same words, stream and owner."""
         return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
     def statements_of(self, user: UserProfile | None) -> Self:
-        """Return statements that belong to a person alone, except evicted ones."""
+        """Return a person's facts and observations, except evicted ones."""
         return self.findable().filter(user=user)
 
     def holding(self) -> Self:
-        """Return the facts that are valid as far as is known now."""
+        """Return the facts that are true now, as far as is known."""
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
     def planned(self) -> Self:
-        """Return the current plans that have a day."""
+        """Return the current plans that name a day."""
         return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
 
     def past_plans(self) -> Self:
-        """Return plans whose day is over but that haven't been ended."""
+        """Return plans whose day has passed, but that have not been ended."""
         return self.planned().filter(valid_until__lte=timezone.now())
 
     def as_of(self, time: datetime) -> Self:
@@ -154,14 +154,14 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
     def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
         """Return the facts that gave a person's attribute a value, oldest first.
 
-        Leave out wrong facts, and facts that an import ended: the order in which those were learned doesn't show which
-        fact replaced them.
+        Leave out wrong facts. Also leave out facts that an import ended, because the order in which they were learned
+        doesn't show which fact replaced them.
         """
         said = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
         return said.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
 
     def written_directly(self) -> Self:
-        """Return items that were written directly, over REST, MCP or in the admin. They have no sources."""
+        """Return items that a client or operator wrote directly. They have no source turns."""
         return self.filter(engine="", source_message_ids=[], release=None)
 
     def facts(self) -> Self:
@@ -175,25 +175,24 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.exclude(state__in=[MemoryAtom.State.EVICTED, MemoryAtom.State.LINE])
 
     def lines(self) -> Self:
-        """Return the lines of texts in their order, each with the primary keys of the items that it contains."""
+        """Return the lines of texts in order. `carries` has the primary keys of the items merged into a line."""
         parts = MemoryAtom.objects.filter(merged_into=OuterRef("pk"), state=MemoryAtom.State.ABSORBED).in_order()
         lines = self.filter(state=MemoryAtom.State.LINE).order_by("position", "id")
         return lines.annotate(carries=ArraySubquery(parts.values("pk")))
 
     def written_since(self, time: datetime) -> Self:
-        """Return lines, including former ones, that consolidations wrote since a time."""
+        """Return the lines that consolidations wrote since a time, including former lines."""
         return self.filter(position__isnull=False, consolidated_at__gte=time).exclude(engine="")
 
     def waiting(self) -> Self:
-        """Return observations that wait for a consolidation to merge them into the text."""
+        """Return the observations that the next consolidation merges into the text."""
         return self.active().observations().unpinned().filter(is_candidate=False)
 
     def fresh(self) -> Self:
-        """Return waiting observations that no consolidation has received. They make the next one due."""
+        """Return the waiting observations that no consolidation has received. They make the next consolidation due."""
         return self.waiting().filter(consolidated_at=None)
 
     def of_profile(self) -> Self:
-        """Return the texts that were written into a profile."""
         return self.filter(attribute__in=OF_PROFILE)
 
     def about_user(self) -> Self:
@@ -201,19 +200,18 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(about_kind=MemoryAtom.About.USER)
 
     def about_known(self, key: str) -> Self:
-        """Return statements about the user if the key is `SELF`, otherwise about the known person with this key."""
+        """Return statements about the known person with this key, or about the user if the key is `SELF`."""
         return self.about_user() if key == SELF else self.filter(about__key=key, about__user=F("user"))
 
     def pinned_texts(self) -> Self:
-        """Return the texts that are pinned to streams."""
         return self.active().filter(is_pinned=True, attribute=PINNED_TEXT)
 
     def in_profile(self) -> Self:
-        """Order the statements of a profile, except written ones: pinned first, then lasting, then newest."""
+        """Leave out texts written into the profile. Order the others: pinned, then most lasting, then newest first."""
         return self.exclude(attribute__in=WRITTEN).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def standing(self, stream: MemoryStream) -> Self:
-        """Return the newest facts of a stream that every context includes; searches find the others."""
+        """Return the newest facts of a stream, which every context includes. Searches find the others."""
         facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN)
         return facts.newest_first()[: stream.fact_buffer_max]
 
@@ -222,13 +220,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(is_pinned=False)
 
     def with_rag_indexed(self) -> Self:
-        """Add `rag_indexed`: whether searches by meaning find the item."""
+        """Annotate with `rag_indexed`: whether searches by meaning can find the item."""
         embeddings = apps.get_model("moments_app", "FactEmbedding").objects
         vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
         return self.annotate(rag_indexed=Exists(vectors))
 
     def change(self, action: str, cause: Cause, **columns: Any) -> int:
-        """Update statements in the caller's transaction, record the changes in their history, and return the number.
+        """Update statements, and record the changes in their history. Return the number of statements.
 
         Args:
             action: one of `StatementChange.Action`.
@@ -247,25 +245,23 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return len(atoms)
 
     def evict(self, cause: Cause) -> None:
-        """Remove these items from every context and search. The rows stay, with their sources."""
+        """Remove these items from all contexts and searches. The rows remain, with their sources."""
         ids = list(self.values_list("pk", flat=True))
         MemoryAtom.objects.filter(pk__in=ids).change(
             StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED
         )
-        # Searches find everything that has a vector.
+        # Searches by meaning find everything that has a vector.
         apps.get_model("moments_app", "FactEmbedding").objects.filter(source_id__in=ids).delete()
 
     def newest_first(self) -> Self:
-        """Order by the time of the statement, latest first."""
         return self.order_by("-formed_at", "-id")
 
     def said_before(self, atom: "MemoryAtom") -> Self:
-        """Return the items after an atom in the order of `newest_first`."""
+        """Return the items that follow this one in the order of `newest_first`."""
         earlier = Q(formed_at__lt=atom.formed_at) | Q(formed_at=atom.formed_at, pk__lt=atom.pk)
         return self.filter(earlier, formed_at__lte=atom.formed_at)  # the last condition makes PostgreSQL use the index
 
     def in_order(self) -> Self:
-        """Order by the time of the statement, oldest first."""
         return self.order_by("formed_at", "id")
 
 
@@ -305,7 +301,7 @@ class MemoryAtom(Searched):
         EVICTED = "evicted"
         LINE = "line"
 
-    # The words of the admin for the states.
+    # Names of the states in the admin.
     STATES: ClassVar[dict[str, str]] = {
         State.ACTIVE: "in memory",
         State.ABSORBED: "merged",
@@ -316,7 +312,7 @@ class MemoryAtom(Searched):
 
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
     atom_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
-    user = models.ForeignKey(  # blank: of all users of the shard
+    user = models.ForeignKey(  # blank: shared by all users of the shard
         UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="atoms", db_index=False
     )
     is_candidate = models.BooleanField(
@@ -511,7 +507,7 @@ class MemoryAtom(Searched):
         help_text="The client's own id for the item. Blank if the client gave none.",
     )
 
-    carries: list[int]  # of a line: see `MemoryAtomQuerySet.lines`
+    carries: list[int]  # only lines: see `MemoryAtomQuerySet.lines`
 
     objects = MemoryAtomQuerySet.as_manager()
 
@@ -600,7 +596,7 @@ class MemoryAtom(Searched):
         return self.content[:80]
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Update the hash, which identifies duplicates in the stream, and save."""
+        """Save the item with the hash of its content, which identifies duplicates in the stream."""
         self.content_hash = content_hash(self.content)
         super().save(*args, **kwargs)
 
@@ -612,8 +608,8 @@ class MemoryAtom(Searched):
         StatementChange.objects.record(StatementChange.Action.EDITED, cause, [(self, before)])
 
     def describe(self) -> Self:
-        """Set the subject, attribute, value, start, kind, worth, and the end of a plan. They are read from the text."""
-        if self.state == self.State.LINE:  # the statements that it contains have them
+        """Read the subject, attribute, value, start, kind, worth and end of a plan from the content. Set the fields."""
+        if self.state == self.State.LINE:  # the merged items have these fields
             return self
         if self.about_kind != self.About.PERSON:
             self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
@@ -624,7 +620,7 @@ class MemoryAtom(Searched):
         said = statement_of(self.content)
         if said:
             self.subject, self.attribute = said.subject[:255], said.attribute[:64]
-        else:  # the person named by the engine stays if the text still has the name
+        else:  # keep the engine's subject if the content still has the name
             self.subject, self.attribute = self.subject if self.subject in self.content else "", ""
         self.value = said.value[:255] if said and not said.is_over else ""
         if said and self.valid_from is None:
@@ -638,24 +634,23 @@ class MemoryAtom(Searched):
 
     @property
     def is_planned(self) -> bool:
-        """True for a plan that has a day, unless something else ended it."""
+        """True if it is a plan that names a day, and nothing else has ended it."""
         ended_otherwise = self.ended_at is not None and self.ended_by != BY_DATE
         return self.kind == self.Kind.PLAN and self.valid_until is not None and not ended_otherwise
 
     @property
     def planned_until(self) -> datetime | None:
-        """When the day of the plan ends in the person's time zone. None if it is not a plan, or names no day."""
+        """The end of the plan's day in the person's time zone; None if it is no plan, or names no day."""
         if self.kind != self.Kind.PLAN or statement_of(self.content):
             return None
         return plan_ends(self.content, self.formed_at, self.zone)
 
     @property
     def zone(self) -> tzinfo:
-        """The person's time zone, in which its days begin."""
         return self.user.zone if self.user else UTC
 
     def clean(self) -> None:
-        """Check the constraint to get a readable error: the hash is not a field of the form."""
+        """Check the unique constraint. Django can't, because the hash is not a field of the form."""
         self.content_hash = content_hash(self.content)
         same = MemoryAtom.objects.like(self)
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
@@ -665,15 +660,12 @@ class MemoryAtom(Searched):
 
     @property
     def source_count(self) -> int:
-        """The number of turns that it comes from."""
         return len(self.source_message_ids)
 
     @property
     def state_in_words(self) -> str:
-        """The state in the words of the admin."""
         return self.STATES[self.state]
 
     @property
     def uri(self) -> str:
-        """Its address."""
         return f"rem://atoms/{self.atom_id}"

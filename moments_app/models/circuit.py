@@ -1,16 +1,16 @@
 """Circuit breakers: while an engine fails, its jobs are held, and one of them at a time calls it as a probe.
 
-`About` describes the kinds of failures and their consequences. A text or an answer concerns only its job. A rejected
-credential opens the circuit at once. Load and the network open it when calls about two people fail and none succeeds in
-between. If both calls are about one person, the circuit opens for this person alone, whose text may be the cause. One
-successful call closes the circuit, and all held jobs become due.
+`About` describes the kinds of failures and their consequences. A failure that concerns a text or an answer affects only
+its job. A rejected credential opens the circuit at once. Failures of load and of the network open it if calls about two
+people fail and none succeeds in between. If both calls are about one person, the circuit opens only for this person,
+because their text may be the cause. A successful call closes the circuit, and all held jobs become due.
 
-A person whose calls fail while other people's calls succeed is *isolated* until one of their calls succeeds. Their
-failures open no circuit, so other people don't wait because of them.
+If a person's calls fail while other people's calls succeed, the person is *isolated* until one of their calls succeeds.
+Failures of isolated people don't open a circuit, so other people don't wait because of them.
 
-An endpoint that is unavailable is unavailable for all of its models and kinds of work. So the circuits of an endpoint
-take turns with probes, one failed call opens a second circuit, and a successful call makes the probes of the others
-due.
+If an endpoint is unavailable, it is unavailable for all of its models and kinds of work. So the circuits of an endpoint
+take turns with probes. One failed call opens a second circuit, and one successful call makes the probes of all
+circuits due.
 
 A held job costs nothing: no worker takes it until the circuit closes or sends it as the next probe.
 """
@@ -38,14 +38,14 @@ OUTAGE = frozenset(kind for kind, about in ABOUT.items() if about in (About.CRED
 AWAY = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
 PROBE_SECONDS = 30.0  # between two probes of a failing engine, while its jobs wait; 0: no circuits
 FIRST_PROBE_SECONDS = 3.0  # until the first probe, because calls about two people may fail by chance
-MOST_PEOPLE = 100  # in each of the two lists of a circuit
-LONE = timedelta(days=1)  # how long one person's jobs are retried if no other jobs call the engine
+MOST_PEOPLE = 100  # maximum people in each list of a circuit
+LONE = timedelta(days=1)  # after this time, jobs of one person fail if no other jobs call the engine
 
 logger = structlog.get_logger(__name__)
 
 
 def interval() -> timedelta:
-    """Return the time between two probes. Zero means no circuits."""
+    """Return the time between two probes; zero if there are no circuits."""
     return timedelta(seconds=PROBE_SECONDS)
 
 
@@ -58,7 +58,6 @@ class NotOpen(Refusal):
 
 class CircuitQuerySet(models.QuerySet["Circuit"]):
     def open(self) -> Self:
-        """Return the open circuits."""
         return self.filter(state=Circuit.State.OPEN)
 
     def with_held(self) -> Self:
@@ -68,7 +67,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return self.annotate(held=Coalesce(Subquery(number), 0))
 
     def at_endpoint_of(self, work: str) -> Self:
-        """Return the circuits whose jobs call the same endpoint as a kind of work."""
+        """Return the circuits of the endpoint that does this kind of work."""
         return self.filter(work__in=_works_beside(work))
 
     def away(self) -> Self:
@@ -76,7 +75,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return self.open().filter(holds_all=True, reason__in=AWAY)
 
     def locked(self, engine: str, work: str) -> "Circuit":
-        """Return a circuit after locking it and the others of its endpoint, always in the same order."""
+        """Lock the circuits of an endpoint in a fixed order. Return the one of an engine and a kind of work."""
         rows = self.at_endpoint_of(work).order_by("pk").select_for_update(no_key=True)
         return next(row for row in rows if (row.engine, row.work) == (engine, work))
 
@@ -85,11 +84,11 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
 
     def is_sound(self, caller: Caller) -> bool:
-        """Return whether the last known call of an engine succeeded."""
+        """Return whether the engine's last call succeeded, as far as is known."""
         return not self.filter(engine=caller.name, work=caller.work).exclude(state="closed", failures=0).exists()
 
     def refuse_query(self, engine: str) -> bool:
-        """Return whether a query must do without an engine. Some queries may call it as a probe."""
+        """Return whether a query must do without the engine. Now and then, a query is let through as a probe."""
         if not interval():
             return False
         found = list(self.open().filter(engine=engine))
@@ -98,7 +97,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return any(not circuit.take_probe() for circuit in found if circuit.is_of_queries)
 
     def note(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
-        """Process the result of an engine call, which may open or close the circuit.
+        """Open, close or update the circuit of an engine after a call.
 
         Args:
             work: its kind of work, a `Circuit.Work`.
@@ -116,7 +115,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
                 self.locked(call.engine, work).answered(job)
 
     def send_probes(self) -> bool:
-        """Make a held job due for each open circuit whose probe is due. The circuit that failed last comes last.
+        """For each open circuit whose probe is due, make one held job due. The circuit that failed last comes last.
 
         Returns:
             True if a circuit is open.
@@ -139,7 +138,7 @@ def _isolates(job: Job | None) -> Q:
 
 
 def is_one_endpoint() -> bool:
-    """Return whether texts are written and embedded by the same endpoint."""
+    """Return whether one endpoint both writes and embeds texts."""
     addresses = {conf.base_url.rstrip("/") for conf in (settings.ENGINE, settings.EMBEDDING)}
     return len(addresses) == 1 and not settings.EMBEDDING.is_embedded
 
@@ -213,32 +212,30 @@ class Circuit(models.Model):
 
     @property
     def is_of_queries(self) -> bool:
-        """True if the circuit stops only requests. Such a circuit holds no jobs."""
+        """True if the circuit concerns only requests. It then holds no jobs."""
         return self.work == Circuit.Work.QUERY
 
     @property
     def is_open(self) -> bool:
-        """True while the engine is not called."""
         return self.state == Circuit.State.OPEN
 
     @property
     def is_away(self) -> bool:
-        """True while all jobs wait for the endpoint, including those that call it for other work."""
+        """True while all jobs that need the endpoint wait, whatever their kind of work."""
         return self.is_open and self.holds_all and self.reason in AWAY
 
     @property
     def beside(self) -> CircuitQuerySet:
-        """The other circuits that wait for the same endpoint."""
+        """The other open circuits of the same endpoint."""
         return Circuit.objects.at_endpoint_of(self.work).away().exclude(pk=self.pk)
 
     @property
     def is_probe_due(self) -> bool:
-        """True if the next probe is due."""
         return self.next_probe_at <= timezone.now()
 
     @property
     def why(self) -> str:
-        """The reason why it is open, for operators. It quotes no text."""
+        """An explanation for operators. It quotes no text."""
         whose = "" if self.holds_all else " for one person"
         return (
             f"The circuit of {self} has been open{whose} since {self.since:%H:%M:%S} UTC. {self.error} "
@@ -248,21 +245,24 @@ class Circuit(models.Model):
     # --- held and allowed jobs ---
 
     def holds(self, job: Job) -> bool:
-        """Return whether a job has to wait for the circuit, unless it is the probe."""
+        """Return whether the circuit holds a job, unless the job is the probe."""
         return self.is_open and (self.holds_all or job.subject in self.failing)
 
     def gives_up(self, job: Job) -> bool:
-        """Return whether one person's job fails permanently, after only that person's jobs were retried for a day."""
+        """Return whether to fail a job permanently: only its person's calls fail, after retries for a day."""
         before = timezone.now() - LONE
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
     def lets_in(self, job: Job) -> bool:
-        """Return whether a job may call the engine: it isn't held, is the probe, or becomes it if no other job can."""
+        """Return whether a job may call the engine: because it isn't held or is the probe.
+
+        If no other job can be the probe, this job becomes the probe when one is due.
+        """
         is_probe = self.is_probing and self.probe == job.pk
         return is_probe or not self.holds(job) or (not self._holds_others(job) and self.take_probe(job))
 
     def _holds_others(self, job: Job) -> bool:
-        """Return whether jobs about other people wait to be the probe."""
+        """Return whether the circuit holds jobs about other people."""
         return bool(self._held().exclude(about=job.subject).exists())
 
     def _held(self) -> Any:
@@ -273,12 +273,12 @@ class Circuit(models.Model):
         """Put back a claimed job until the circuit closes. The attempt doesn't count.
 
         Args:
-            alike: jobs that need the same engine; due ones are held too, by the same statement.
-            wait: minimum wait if the job turns out to be the only one that fails.
+            alike: jobs that need the same engine. The same statement holds the due ones.
+            wait: minimum wait, if the circuit was closed in the meantime or only this job fails.
         """
         this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
         until = database_now() + wait
-        if not this.holds(job):  # it was closed in the meantime
+        if not this.holds(job):  # the circuit was closed in the meantime
             return job.postpone(until, this.why, Job.Held.BACKOFF)
         job.postpone(until, this.why, Job.Held.CIRCUIT, circuit=this)
         others = alike.due()
@@ -291,9 +291,9 @@ class Circuit(models.Model):
     # --- probes ---
 
     def take_probe(self, job: Job | None = None) -> bool:
-        """Take the due probe, for all circuits of the endpoint if it is down.
+        """Reserve the due probe. If the endpoint is down, reserve it for all of its circuits.
 
-        Of several concurrent callers, one succeeds.
+        Return whether it was reserved. Of several concurrent callers, one succeeds.
         """
         now = database_now()
         due = Circuit.objects.open().filter(pk=self.pk, next_probe_at__lte=now)
@@ -325,7 +325,7 @@ class Circuit(models.Model):
         return self._after_last(held)
 
     def _after_last(self, jobs: Any) -> Job | None:
-        """Return the first job of the next person after the last probe's, otherwise that person's next job."""
+        """Return the first job of the person after the last probe's, otherwise the next job of the same person."""
         last = self.probe_subject
         ways = (
             [Q(about__gt=last), ~Q(about=last), Q(about=last, id__gt=self.probe)]
@@ -341,7 +341,7 @@ class Circuit(models.Model):
 
     @transaction.atomic
     def try_now(self, actor: str) -> None:
-        """Send the next probe now.
+        """Make the next probe due now.
 
         Raises:
             NotOpen: the circuit is closed.
@@ -353,9 +353,9 @@ class Circuit(models.Model):
     # --- effects of calls; the row is locked ---
 
     def failed(self, call: CallRecord, job: Job | None) -> None:
-        """Count a failed call, and open the circuit if there is enough evidence.
+        """Count a failed call. Open the circuit if there are enough failures.
 
-        While the circuit is closed, a failure of an isolated person says nothing about the engine.
+        While the circuit is closed, failures of isolated people are ignored.
         """
         subject = job.subject if job else None
         if subject in self.isolated and not self.is_open:
@@ -387,14 +387,13 @@ class Circuit(models.Model):
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
         if self.is_away:
             self._put_off_beside(now + first)
-        if job:  # other jobs are then tried first
+        if job:  # so that other jobs are probes first
             self.probe, self.probe_subject = job.pk, job.subject
-        if self.failed_job:  # likewise
+        if self.failed_job:  # so that it is released together with the others
             Job.objects.later().filter(pk=self.failed_job).update(circuit=self)
         self._tell("circuit_opened", f"job:{job.job_id}" if job else "request")
 
     def answered(self, job: Job | None) -> None:
-        """Close the circuit, because the engine has answered."""
         if self.is_open:
             self.close(f"job:{job.job_id}" if job else "request", answered=job)
             return
@@ -412,17 +411,17 @@ class Circuit(models.Model):
         """Close it without a successful call. New failures open it again.
 
         Raises:
-            NotOpen: it is already closed.
+            NotOpen: the circuit is already closed.
         """
         if not self.close(actor):
             raise NotOpen
 
     @transaction.atomic
     def close(self, actor: str, *, answered: Job | None = None) -> bool:
-        """Resume calls to the engine, and make all held jobs due. Return False if it was closed already.
+        """Close the circuit, and make all held jobs due. Return False if it was already closed.
 
-        If only one person's calls failed, and a call about another person succeeded, isolate the first person. Their
-        jobs keep their backoff. After an outage, no person is isolated.
+        If only one person's calls failed, and a call about another person succeeded, isolate the first person. That
+        person's jobs keep their backoff. After an outage, isolate no person.
 
         Args:
             answered: the job whose call succeeded.

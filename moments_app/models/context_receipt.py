@@ -1,4 +1,4 @@
-"""What was served: receipts of contexts, their tokens by application and day, and turns that repeat served lines."""
+"""Served contexts: their receipts, their tokens by application and day, and turns that repeat served lines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from sessions_app.models import Application, Session, UserProfile
 
-# Sorted by key, so that concurrent writers can't deadlock.
+# Sorted by key to avoid deadlocks.
 _ADD_SQL = """
 INSERT INTO moments_app_contextusage AS counted (application_id, day, contexts, context_tokens, transcript_tokens)
 SELECT added.* FROM unnest(%s::bigint[], %s::date[], %s::bigint[], %s::bigint[], %s::bigint[])
@@ -25,17 +25,15 @@ ON CONFLICT (application_id, day) DO UPDATE SET
     context_tokens = counted.context_tokens + excluded.context_tokens,
     transcript_tokens = counted.transcript_tokens + excluded.transcript_tokens
 """
-KEPT = timedelta(days=400)  # a line that has not been served for longer is not expected again
+KEPT = timedelta(days=400)  # a line that was not served for longer is no longer recognized in turns
 REFRESHED = timedelta(days=30)  # minimum time between two updates of a line's date
 
 
 class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
     def for_session(self, session: Session) -> Self:
-        """Return the receipts of a session of one person."""
         return self.filter(user=session.user_id, session=session)
 
     def expired(self) -> Self:
-        """Return receipts older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.MEMORY_CONTEXT.receipt_days))
 
 
@@ -68,13 +66,12 @@ class ContextReceipt(models.Model):
 
     @property
     def total_tokens(self) -> int:
-        """The tokens of all layers."""
         return sum(self.tokens.values())
 
 
 @dataclass(frozen=True)
 class ContextTokens:
-    """Counts of served contexts.
+    """Numbers of served contexts and of tokens.
 
     Args:
         transcript_tokens: the tokens of their sessions' whole transcripts at that time.
@@ -94,7 +91,7 @@ class ContextTokens:
 
 class ContextUsageQuerySet(models.QuerySet["ContextUsage"]):
     def add(self, counted: Mapping[tuple[int, date], ContextTokens]) -> None:
-        """Add counts in one statement. They are keyed by the application's primary key and the day in UTC."""
+        """Add counts with one statement. The keys are an application's primary key and a day in UTC."""
         rows = [
             (application, day, one.contexts, one.context_tokens, one.transcript_tokens)
             for (application, day), one in counted.items()
@@ -122,12 +119,11 @@ class ContextUsage(models.Model):
 
 class ServedLineQuerySet(models.QuerySet["ServedLine"]):
     def expired(self) -> Self:
-        """Return lines that have not been served for longer than `KEPT`."""
         return self.filter(served_on__lt=timezone.localdate() - KEPT)
 
 
 class ServedLine(models.Model):
-    """The hash of a line served about a person; never the line's text."""
+    """The hash of a line that was served about a person. The text of the line is not stored."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     hash = models.BigIntegerField(help_text="Hash of the words in the line.")
@@ -148,9 +144,10 @@ class ServedLine(models.Model):
 
 
 class OwnText(models.Model):
-    """A turn's lines that the platform had served before. They are found when the turn arrives, and never changed.
+    """The lines of a turn that the platform had served before, such as lines of a context that a model repeats.
 
-    They refer to the turn's place instead of its row, so a turn that is archived and restored keeps them.
+    They are found when the turn is appended, and never changed. The row refers to the turn by session and sequence, so
+    it is still valid after the turn is archived and restored.
     """
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="own_texts", db_index=False)

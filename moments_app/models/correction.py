@@ -1,4 +1,4 @@
-"""Contradicting facts, and corrected or ended facts with everything that said the same thing."""
+"""Contradictions between facts, and corrections of facts with everything that says the same thing."""
 
 import re
 import uuid
@@ -19,12 +19,11 @@ CorrectionState = dict[str, int | datetime | None]
 
 class ContradictionQuerySet(models.QuerySet["Contradiction"]):
     def waiting(self) -> Self:
-        """Return contradictions without a decision."""
         return self.filter(decision="")
 
 
 class Contradiction(models.Model):
-    """Two facts that may contradict each other. The engine was unsure, so an operator decides."""
+    """Two facts that may contradict each other. An operator decides, because the engine was unsure."""
 
     class Decision(models.TextChoices):
         ACCEPTED = "accepted"
@@ -60,7 +59,6 @@ class Contradiction(models.Model):
 
 class CorrectionQuerySet(OfPersonQuerySet["Correction"]):
     def standing(self) -> Self:
-        """Return corrections that were not undone."""
         return self.filter(undone_at=None)
 
     def newest_first(self) -> Self:
@@ -108,12 +106,11 @@ class Correction(models.Model):
 
     @property
     def reason(self) -> str:
-        """The reason that its statement changes record."""
         return f"correction:{self.correction_id}"
 
 
 class CorrectedTurn(models.Model):
-    """A turn that says what was corrected later. Its text stays, and engines read it as corrected."""
+    """A turn with a statement that was corrected later. Its text is unchanged, but engines read the correction."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
@@ -134,7 +131,6 @@ class CorrectedTurn(models.Model):
         return is_older and atom.source_session_id == self.session_id and atom.user_id == self.user_id
 
     def read(self, text: str) -> str:
-        """Return a text after applying the correction."""
         return reading(text, self.wrong, self.right)
 
 

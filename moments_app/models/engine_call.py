@@ -1,4 +1,4 @@
-"""The cost and result of each model call, the texts of failed calls, and whether the budget of the day is used up."""
+"""Engine calls: their costs and results, the texts of failed calls, and the daily caps."""
 
 import json
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ TRIAL = "try "  # prefix of the purpose of calls with which operators try a prom
 
 @dataclass(frozen=True)
 class Pause:
-    """The time until which no engine is called, and the reason.
+    """A reached cap or limit: until when no engine is called, and why.
 
     Args:
         until: the end of a day.
@@ -45,20 +45,20 @@ class Pause:
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def made(self) -> Self:
-        """Exclude parts of combined calls, because the calls themselves have all tokens."""
+        """Leave out the parts of combined calls. The tokens of a combined call are in its own row."""
         return self.filter(is_part=False)
 
     def failed(self) -> Self:
         return self.filter(ok=False)
 
     def with_invalid_answers(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Add the number of invalid answers to each prompt version, as `invalid_answers`."""
+        """Annotate prompt versions with the number of invalid answers, as `invalid_answers`."""
         calls = self.filter(error_kind="invalid_answer", prompt_version=OuterRef("pk")).order_by()
         number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
         return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
 
     def with_junk(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Add how much of the answers to each version was kept and dropped, as `kept` and `dropped`."""
+        """Annotate prompt versions with how much of their answers was kept and dropped, as `kept` and `dropped`."""
         calls = self.judged().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
         kept = calls.annotate(number=Sum("kept_count")).values("number")
         dropped = calls.annotate(number=Sum("dropped_count")).values("number")
@@ -78,7 +78,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def used_up(self, job: Job | None = None) -> Pause | None:
         """Return the pause until tomorrow if a cap or a limit is reached.
 
-        Caps apply to all engines together, limits to a key or an application, each for a UTC day.
+        A cap applies to all engines together, a limit to a key or an application. Both apply to one day in UTC.
 
         Args:
             job: the job that would call a model; None: the application's current call, if there is one.
@@ -90,7 +90,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         if not calls and not usd:
             return None
         today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        with unlimited():  # a limited operator's trial counts with all others
+        with unlimited():  # the calls of all applications count, even if the operator is limited to some
             spent = self.made().filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
@@ -103,15 +103,15 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
     @transaction.atomic
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
-        """Record a call, and count it for its key and application. Free calls leave a row only if they fail.
+        """Record a call, and charge its key and application. A free call is only recorded if it failed.
 
         Args:
-            job: the job that made it, which may have been deleted since, with its session.
+            job: the job that made the call. It may have been deleted since.
         """
         if is_free(call.engine) and not call.error_kind:
             return
         cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
-        with unlimited():  # a call without a job is global, whoever caused it
+        with unlimited():  # a call without a job belongs to no application
             there = Job.objects.filter(pk=job.pk).first() if job else None
             kept = self.create(
                 job=there,
@@ -138,7 +138,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
-        """Count a failed call for its cause, and return the cause."""
+        """Count a failed call. Return its group of failures; None if the call did not fail."""
         if not call.error_kind or call.is_broken_off:
             return None
         process = job.process if job else call.purpose
@@ -148,7 +148,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
 
 def _limit_reached(job: Job) -> Pause | None:
-    """Return the pause of a job whose key or application has used up its model calls of today."""
+    """Return the pause of a job if its key or application has used up today's limit."""
     for standing in DailyUsage.objects.standings(job.counts_for):
         if told := standing.models_used_up:
             return Pause(tomorrow(), f"Waiting for the next day: {told}", standing.subject)
@@ -161,7 +161,7 @@ def _limit_of_call() -> Pause | None:
 
 
 def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:
-    """Return the cost of a call in USD; None if its price or its tokens are unknown.
+    """Return the cost of a call in USD; None if the price or the number of tokens is unknown.
 
     Args:
         engine: the recorded name, e.g. `openai:gpt-4.1-mini`.
@@ -175,7 +175,7 @@ def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) ->
 
 
 class EngineCall(models.Model):
-    """A model or embedding call. The texts of a failed call are encrypted in `KeptExchange`."""
+    """A call of a language model or an embedding model. `KeptExchange` has the texts of a failed call."""
 
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="engine_calls")
     purpose = models.CharField(max_length=32)
@@ -243,17 +243,15 @@ class EngineCall(models.Model):
 
 class KeptExchangeQuerySet(models.QuerySet["KeptExchange"]):
     def expired(self) -> Self:
-        """Return texts older than `ENGINE__KEEP_FAILED_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.ENGINE.keep_failed_days))
 
     def keep(self, call_pk: int, user_pk: int, exchange: Exchange) -> None:
-        """Store the texts of a call that was made for a person."""
         sealed = seal(json.dumps(asdict(exchange)).encode(), _about(call_pk))
         self.create(call_id=call_pk, user_id=user_pk, sealed=sealed)
 
 
 class KeptExchange(models.Model):
-    """The encrypted texts of a failed call. They are deleted with the person whom they are about."""
+    """The texts of a failed call, encrypted. They are deleted together with the person."""
 
     call = models.OneToOneField("moments_app.EngineCall", on_delete=models.CASCADE, related_name="exchange")
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
@@ -267,7 +265,7 @@ class KeptExchange(models.Model):
 
     @property
     def exchange(self) -> Exchange | None:
-        """The decrypted texts; None if no key decrypts them."""
+        """The decrypted texts; None if the key no longer exists."""
         opened = unseal(self.sealed, _about(self.call_id))
         return Exchange(**json.loads(opened)) if opened else None
 

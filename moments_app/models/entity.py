@@ -17,12 +17,11 @@ class EntityQuerySet(SearchedQuerySet["Entity"]):
         return self.filter(status=Entity.Status.OPEN)
 
     def latest_first(self) -> Self:
-        """Order by the last change, latest first."""
         return self.order_by("-updated_at", "-id")
 
 
 class Entity(Searched):
-    """Something that a person wants, has to do, or struggles with."""
+    """A task, goal or problem of a person."""
 
     SEARCHED = ("title", "body")
 
@@ -86,7 +85,6 @@ class Entity(Searched):
 
     @property
     def uri(self) -> str:
-        """Its address."""
         return f"rem://entities/{self.entity_id}"
 
 

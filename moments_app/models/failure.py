@@ -1,7 +1,8 @@
 """Failures grouped by cause: what fails, where, why, since when, and whose work waits because of it.
 
-Each failed engine call and each failed attempt of a job is counted for its cause: the process, the engine, the kind of
-error and, for errors that are not an engine's, the place. A failure is over when no job waits because of it any more.
+Each failed engine call and each failed attempt of a job is counted for its cause. A cause consists of the process, the
+engine and the kind of error. If the error is not an engine's, it also includes the place. A failure is over when no job
+waits because of it.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ STRIP_HOURS = 48
 
 
 def cause_of_person(pk: int) -> str:
-    """Return the key of the incident whose cause is a person."""
+    """Return the key of the incident that is caused by one person's texts."""
     return f"person:{pk}"
 
 
@@ -36,7 +37,7 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
 
     def with_stalled(self) -> Any:
-        """Add the number of failed and waiting jobs, including those of circuits that it opened, as `stalled`."""
+        """Annotate with the number of jobs that failed or wait because of the failure, as `stalled`."""
         failed = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
         opened = {"circuit__engine": OuterRef("engine"), "circuit__reason": OuterRef("kind")}
         held = Job.objects.held().filter(failure=None, process=OuterRef("process"), **opened).order_by()
@@ -49,9 +50,9 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
 
         Args:
             job: the failed job; None for a call without a job.
-            process: what failed.
+            process: the process or purpose that failed.
             engine: the engine that was called; blank if none was.
-            place: distinguishes it from similar failures.
+            place: where or why it failed, to distinguish failures of the same kind.
         """
         application = job.application_pk if job else None
         cause: dict[str, Any] = {"process": process, "engine": engine, "kind": kind, "place": place[:PLACE_MAX]}
@@ -63,7 +64,7 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
 
 
 class FailureGroup(models.Model):
-    """Failures of one cause."""
+    """All failures with the same cause."""
 
     application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     process = models.CharField(
@@ -107,12 +108,11 @@ class FailureGroup(models.Model):
 
     @property
     def title(self) -> str:
-        """The title of the process or purpose that failed."""
         return title_of(self.process)
 
     @transaction.atomic
     def add(self, error: str) -> None:
-        """Count one more. If no job waits because of the failure, this is a new incident, which isn't muted."""
+        """Count another failure. If no job waits because of the failure, this starts a new, unmuted incident."""
         self.unmute_ended(None)
         now = timezone.now()
         hour = now.replace(minute=0, second=0, microsecond=0)
@@ -121,25 +121,26 @@ class FailureGroup(models.Model):
         self.hours.filter(hour=hour).update(count=F("count") + 1)
 
     def by_hour(self) -> list[tuple[datetime, int]]:
-        """Return how often it happened in each of the last `STRIP_HOURS` hours, oldest first."""
+        """Return the number of failures in each of the last `STRIP_HOURS` hours, oldest first."""
         last = timezone.now().replace(minute=0, second=0, microsecond=0)
         hours = [last - timedelta(hours=back) for back in range(STRIP_HOURS - 1, -1, -1)]
         counts = dict(self.hours.filter(hour__gte=hours[0]).values_list("hour", "count"))
         return [(hour, counts.get(hour, 0)) for hour in hours]
 
     def mute(self, cause: str, *, actor: str) -> None:
-        """Mute an incident that it belongs to."""
         self._set_muted(lambda causes: {*causes, cause}, timezone.now(), actor)
 
     def unmute(self, cause: str) -> None:
-        """Unmute an incident that it belongs to."""
         self._set_muted(lambda causes: {*causes} - {cause}, None, "")
 
     def unmute_ended(self, person: int | None) -> None:
-        """Unmute all incidents if no job waits because of the failure, else a person's if none of their jobs waits.
+        """Unmute the incidents that are over.
+
+        If no job waits because of the failure, unmute all of its incidents. If no job of the person waits, unmute the
+        person's incident.
 
         Args:
-            person: primary key of the person whose job has ended; None if it was about no person.
+            person: primary key of the person whose job has ended; None if the job was about no person.
         """
         stalled = Job.objects.stalled().filter(failure=self)
         if self.muted_causes and not stalled.exists():
@@ -157,8 +158,6 @@ class FailureGroup(models.Model):
 
 
 class FailureHour(models.Model):
-    """How often something failed within an hour."""
-
     failure = models.ForeignKey(FailureGroup, on_delete=models.CASCADE, related_name="hours", db_index=False)
     hour = models.DateTimeField()
     count = models.PositiveIntegerField()

@@ -1,6 +1,6 @@
 """Other people in a user's memory, such as a sister, a dentist, or a second speaker of a session.
 
-Name, aliases and relationship are derived from the statements about the person (`streams/known_people.py`).
+Their names, aliases and relationships are derived from statements about them (`streams/known_people.py`).
 """
 
 from collections.abc import Collection
@@ -16,8 +16,8 @@ from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import OfPersonQuerySet
 
 KEY_MAX_LENGTH = 255
-KEY_CHARS = 100  # maximum characters of the name
-SELF = "user"  # the user's key; no other person may have it
+KEY_CHARS = 100  # maximum characters of the name in a key
+SELF = "user"  # stands for the user, so no known person has this key
 _LOWERED = Func(
     F("aliases"),
     template="lower(%(expressions)s::text)::text[]",
@@ -26,7 +26,7 @@ _LOWERED = Func(
 
 
 def person_key(name: str, taken: Collection[str]) -> str:
-    """Return a key for a new person: the name, then the name and `-2`, `-3`, … while that is `taken`."""
+    """Return a key for a new person: the name, or the name and a number (`anna-2`) if the key is taken."""
     key = slug = slugify(name, allow_unicode=True)[:KEY_CHARS].strip("-") or "person"
     number = 1
     while key == SELF or key in taken:
@@ -37,12 +37,12 @@ def person_key(name: str, taken: Collection[str]) -> str:
 
 class KnownPersonQuerySet(OfPersonQuerySet["KnownPerson"]):
     def with_statements(self) -> Self:
-        """Return the people about whom memory has a statement that was not withdrawn."""
+        """Return people about whom memory has a statement, except withdrawn ones."""
         statements = apps.get_model("moments_app", "MemoryAtom").objects.findable().filter(is_wrong=False)
         return self.filter(Exists(statements.filter(about=OuterRef("pk"))))
 
     def named(self, name: str) -> Self:
-        """Return the people who have a name, ignoring case, or whose name begins or ends with it."""
+        """Return people with this name or alias, or with a first or last name like this. Ignore case."""
         is_alias = Q(lower_aliases__contains=[name.lower()])
         is_part = Q(name__istartswith=f"{name} ") | Q(name__iendswith=f" {name}")
         return self.annotate(lower_aliases=_LOWERED).filter(Q(name__iexact=name) | is_alias | is_part)

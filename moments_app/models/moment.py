@@ -1,7 +1,7 @@
-"""Moments: each is a remembered episode, linked to the ones before it. Drafts are episodes that no build has published.
+"""Moments: records of episodes, each linked to the previous ones. Drafts: episodes that no build has published yet.
 
-The moments of a person have the same order everywhere: by their end, then by their turns, then by id. So it doesn't
-matter which of them was built, imported or rebuilt first.
+A person's moments have the same order everywhere: by their end, then by their turns, then by id. So the order in which
+they were built, imported or rebuilt doesn't matter.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,10 +23,10 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 KEY_MAX_LENGTH = 120
 PREDECESSORS = 3
-LATEST_MOMENTS = 5  # of a person, in contexts and partition events
+LATEST_MOMENTS = 5  # of a person, in a context or a partition event
 CHAIN_ORDER = ("-ends_at", "-first_sequence", "-id")
 
-# One recursive statement over (user, key): a page of the chain costs its length, whatever the number of moments.
+# One recursive query by (user, key). Its cost depends on the length of the page, not on the number of moments.
 CHAIN_SQL = """
 WITH RECURSIVE chain AS (
     SELECT m.id, m.user_id, m.previous_moment_keys[1] AS previous, 0 AS distance
@@ -38,8 +38,8 @@ WITH RECURSIVE chain AS (
 )
 SELECT m.* FROM chain JOIN moments_app_moment m ON m.id = chain.id WHERE chain.distance > 0 ORDER BY chain.distance
 """
-# Relinks the moment at each place of an added or removed moment, and the next ones, because no other moments name it.
-# Both walks are bounded reads of `moment_user_in_time`, so n places cost n such reads, however many moments there are.
+# Relinks the moment at each place where one was added or removed, and the moments right after it. No others refer to
+# it. Both walks are bounded reads of the index `moment_user_in_time`, so the cost depends only on the number of places.
 RELINK_SQL = f"""
 WITH touched AS (
     SELECT DISTINCT near.id
@@ -64,15 +64,15 @@ WHERE m.id = linked.id AND m.previous_moment_keys IS DISTINCT FROM linked.previo
 
 class MomentQuerySet(SearchedQuerySet["Moment"]):
     def newest_first(self) -> Self:
-        """Order by the time of the episodes, latest first: the order of the chain.
+        """Order as in the chain: by the end of the episodes, latest first.
 
-        Don't order by id alone. The planner assumes that a person's rows are spread evenly, so it would read the
-        primary key backward and pass over the newer rows of everyone else.
+        Don't order by id alone. The planner would assume that a person's rows are spread evenly, and read the primary
+        key backward past the newer rows of everyone else.
         """
         return self.order_by(*CHAIN_ORDER)
 
     def earlier_than(self, moment: "Moment") -> Self:
-        """Return the moments before one in its person's chain, nearest first."""
+        """Return the moments before this one in the person's chain, nearest first."""
         at_once = Q(first_sequence__lt=moment.first_sequence) | Q(
             first_sequence=moment.first_sequence, pk__lt=moment.pk
         )
@@ -81,7 +81,7 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.filter(before, user_id=moment.user_id, ends_at__lte=moment.ends_at).newest_first()
 
     def later_than(self, moment: "Moment") -> Self:
-        """Return the moments after one in its person's chain, nearest first."""
+        """Return the moments after this one in the person's chain, nearest first."""
         at_once = Q(first_sequence__gt=moment.first_sequence) | Q(
             first_sequence=moment.first_sequence, pk__gt=moment.pk
         )
@@ -96,11 +96,11 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.filter(user_id=user_id, ends_at__gte=since).exclude(journey="")
 
     def relink(self, user_id: int, places: "Iterable[Moment]") -> None:
-        """Repair the chain of a person's moments. The caller has locked the person's row.
+        """Repair the links between a person's moments. The caller has locked the person's row.
 
         Args:
             user_id: primary key of the person.
-            places: moments that were added or removed.
+            places: the added and removed moments.
         """
         rows = [(place.ends_at, place.first_sequence, place.pk) for place in places]
         if rows:
@@ -109,12 +109,12 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
                 cursor.execute(RELINK_SQL, {"user": user_id, "ends": ends, "sequences": sequences, "ids": ids})
 
     def chain_from(self, moment: "Moment", depth: int) -> "list[Moment]":
-        """Return the moments of the same person before `moment`, nearest first, at most `depth` of them."""
+        """Follow the links from a moment to earlier ones. Return up to `depth` moments, nearest first."""
         return list(self.raw(CHAIN_SQL, {"user": moment.user_id, "key": moment.key, "depth": depth}))
 
 
 class Episode(models.Model):
-    """The fields that an engine writes. `DraftMoment` has fields of the same names."""
+    """The fields of an episode that an engine writes. The engine's `DraftMoment` has the same fields."""
 
     name = models.CharField(max_length=255)
     summary = models.TextField()
@@ -131,7 +131,7 @@ WRITTEN = tuple(field.name for field in Episode._meta.local_fields)
 
 
 class Moment(Episode, Searched):
-    """A distinct segment of a session, with its source turns."""
+    """An episode of a session: a range of turns, with a name and a summary."""
 
     SEARCHED = ("name", "summary", "detail")
 
@@ -192,7 +192,7 @@ class Moment(Episode, Searched):
 
     @property
     def period(self) -> str:
-        """The time span as text. If it is a single day, the day is named once."""
+        """The period as text. If it lies within one day, the day is named once."""
         end = (
             f"{self.ends_at:%H:%M}"
             if self.starts_at.date() == self.ends_at.date()
@@ -202,7 +202,6 @@ class Moment(Episode, Searched):
 
     @property
     def turn_count(self) -> int:
-        """The number of turns in its range."""
         return self.last_sequence - self.first_sequence + 1
 
     def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
@@ -216,7 +215,7 @@ class Moment(Episode, Searched):
 
 
 def moment_key(name: str, starts_at: datetime, taken: Collection[str]) -> str:
-    """Return a key for a new moment: `{name}-{yyyymmdd}`, then `-2`, `-3`, … while that is `taken`."""
+    """Return a key for a new moment, such as `ski-trip-20260303`, or `ski-trip-20260303-2` if that is taken."""
     date = f"{starts_at:%Y%m%d}"
     slug = slugify(name, allow_unicode=True)[: KEY_MAX_LENGTH - len(date) - 8].strip("-") or "moment"
     key, number = f"{slug}-{date}", 1
@@ -228,11 +227,11 @@ def moment_key(name: str, starts_at: datetime, taken: Collection[str]) -> str:
 
 class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
     def of(self, session: Session) -> Self:
-        """Return a session's drafts of turns that no moment holds, in order."""
+        """Return a session's drafts for turns that no moment covers, in order."""
         return self.filter(session=session, last_sequence__gt=session.built_to).order_by("first_sequence")
 
     def publish(self, sessions: Collection[Session]) -> None:
-        """Delete drafts whose turns now have moments. Shorten a draft that reaches beyond the last moment."""
+        """Delete drafts whose turns moments now cover. Shorten a draft whose turns they cover in part."""
         own = self.filter(session__in=sessions)
         own.filter(last_sequence__lte=F("session__last_moment_message_idx")).delete()
         built_to = Session.objects.filter(pk=OuterRef("session_id")).values("last_moment_message_idx")
@@ -243,7 +242,7 @@ class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
 class EpisodeDraft(Episode):
     """An episode of a session that an engine wrote together with the statements of the same turns.
 
-    A build publishes it as a moment without another call. If it is deleted, the build calls the engine for its turns.
+    A build publishes it as a moment without another call. Without the draft, the build calls the engine.
     """
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")

@@ -24,7 +24,7 @@ class NewerVersion(Conflict):
 
 class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
     def for_application(self, uri: str, application: int) -> Self:
-        """Return the resources at `uri` that may apply to an application: its own first, then the global one."""
+        """Return the resources with this address that an application may use: its own first, then the global one."""
         own_first = F("application").asc(nulls_last=True)
         return self.filter(Q(application=application) | Q(application=None), uri=uri).order_by(own_first)
 
@@ -47,7 +47,7 @@ class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
 
 
 class PromptResource(models.Model):
-    """A prompt addressed by a `rem://prompts/…` URI."""
+    """A prompt with a `rem://prompts/…` address."""
 
     class Purpose(models.TextChoices):
         MOMENT_BUILDER = "moment-builder"
@@ -99,7 +99,7 @@ class PromptResource(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Check the constraint to get a readable error: a form may not have all its fields."""
+        """Check the unique constraint. Django can't, because a form may not have all of its fields."""
         same = PromptResource.objects.filter(uri=self.uri, application=self.application)
         if same.exclude(pk=self.pk).exists():
             raise ValidationError({"uri": "There is already a prompt resource with this address."})
@@ -108,14 +108,14 @@ class PromptResource(models.Model):
     def add_version(
         self, content: str, *, created_by: str, note: str = "", after: int | None = None
     ) -> "PromptVersion":
-        """Store `content` as the next version, without activating it.
+        """Add the text as the next version, without activating it.
 
         Args:
             note: what changed, and why.
-            after: number of the newest version that the writer has seen; 0: none; omitted: any.
+            after: number of the newest version that the author has seen. 0: there was none. None: don't check.
 
         Raises:
-            NewerVersion: there is a newer version.
+            NewerVersion: there is a newer version that the author hasn't seen.
         """
         PromptResource.objects.select_for_update().get(pk=self.pk)
         newest = self.versions.first()
@@ -141,7 +141,7 @@ class PromptResource(models.Model):
 
 
 class PromptVersion(models.Model):
-    """One text of a prompt. The text never changes."""
+    """A text of a prompt. It can't be changed."""
 
     resource = models.ForeignKey(PromptResource, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
@@ -165,10 +165,10 @@ class PromptVersion(models.Model):
         return f"{self.resource} v{self.number}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Store a new version.
+        """Insert the version.
 
         Raises:
-            ValueError: the version already exists; versions can't be changed.
+            ValueError: the version already exists.
         """
         if not self._state.adding:
             raise ValueError("A prompt version can't be changed. Add a new version.")

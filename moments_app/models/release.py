@@ -1,7 +1,7 @@
-"""Releases: items learned from one or more people, which an operator shares with others in new words.
+"""Releases: items learned from one person or more, which an operator rewords and shares with others.
 
-A release is signed, to detect releases that were inserted into the database without the application. Another wording is
-a new release that replaces the former. Revoked releases stay on record.
+A release is signed, to detect releases that were inserted without the application. A new wording is a new release that
+replaces the old one. Revoked releases stay on record.
 """
 
 import uuid
@@ -22,22 +22,21 @@ _SIGNER = signing.Signer(salt="moments_app.release", sep=":")
 
 class ReleaseQuerySet(models.QuerySet["Release"]):
     def standing(self) -> Self:
-        """Return releases that were not revoked."""
         return self.filter(revoked_at=None)
 
     def resting_on(self, atoms: Iterable[MemoryAtom]) -> Self:
-        """Return releases with one of these candidates among their sources."""
+        """Return releases that have one of these candidates as a source."""
         found = ReleaseSource.objects.filter(atom__in=[atom.pk for atom in atoms])
         return self.filter(pk__in=found.values("release"))
 
     def only_from(self, user: UserProfile) -> Self:
-        """Return releases whose only source is this person."""
+        """Return releases whose sources are all from this person."""
         sources = ReleaseSource.objects.filter(release=OuterRef("pk"))
         return self.filter(Exists(sources.filter(user=user)), ~Exists(sources.exclude(user=user)))
 
 
 class Release(models.Model):
-    """A wording that others see, and the operator who decided that."""
+    """A shared wording, and the operator who decided to share it."""
 
     release_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="releases")
@@ -94,7 +93,7 @@ class Release(models.Model):
 
     @property
     def is_signed(self) -> bool:
-        """True if the signature is valid, and the item has the signed text."""
+        """True if the signature is valid and the shared item has the signed wording."""
         says = self.atom.content if self.atom and not self.revoked_at else self.wording
         try:
             _SIGNER.unsign(f"{self._signed}:{self.signature}")
@@ -104,7 +103,7 @@ class Release(models.Model):
 
 
 class ReleaseSource(models.Model):
-    """A source of a release: a candidate and its person."""
+    """A source of a release: a candidate, and the person it was learned from."""
 
     release = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="sources")
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")

@@ -1,8 +1,8 @@
 """Retractions: withdrawn turns or directly written items, and the rows that were derived from them.
 
-A withdrawn row leaves its table and is stored here as data. So readers don't have to filter it out, and undoing the
-retraction restores it unchanged. A row that only names withdrawn data stays in its table and is rewritten; its former
-values are stored here too.
+A withdrawn row is moved from its table to this one, as JSON. So queries don't have to filter it out, and undoing the
+retraction restores it unchanged. A row that only refers to withdrawn data stays in its table and is rewritten. Its
+former values are stored here too.
 """
 
 import uuid
@@ -27,7 +27,7 @@ from sessions_app.models.searched import said_fields
 from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal
 
-# Columns that identify a row of any table to a person. The first one with a text is used.
+# Columns that identify a row to a person. The first one that is not blank is used.
 TELLING = (
     *("name", "content", "text", "content_after", "consolidated_content", "summary", "question"),
     *("session_id", "user_id", "stream_type"),
@@ -43,7 +43,7 @@ class CannotPutBack(Refusal):
 
 
 class ExactEncoder(DjangoJSONEncoder):
-    """Writes times with microseconds, so that a row can be restored exactly."""
+    """Write times with microseconds, so that rows are restored exactly."""
 
     def default(self, o: Any) -> Any:
         return o.isoformat() if isinstance(o, datetime) else super().default(o)
@@ -51,11 +51,9 @@ class ExactEncoder(DjangoJSONEncoder):
 
 class RetractionQuerySet(OfPersonQuerySet["Retraction"]):
     def of_shard(self, stream: MemoryStream) -> Self:
-        """Return the retractions of a shard's shared items."""
         return self.filter(stream=stream, user=None)
 
     def standing(self) -> Self:
-        """Return retractions that were not undone."""
         return self.filter(undone_at=None)
 
     def newest_first(self) -> Self:
@@ -128,7 +126,7 @@ class Retraction(models.Model):
 
     @property
     def actor(self) -> str:
-        """The name under which its follow-up jobs are queued."""
+        """The requester of the retraction's follow-up jobs."""
         return f"{BY_RETRACTION}{self.retraction_id}"
 
     def consequences(self) -> RetractionQuerySet:
@@ -137,17 +135,17 @@ class Retraction(models.Model):
 
     @property
     def cause_id(self) -> str:
-        """The id of the retraction that this is a consequence of; blank for none."""
+        """The id of the retraction that caused this one; blank if none did."""
         return self.requested_by.removeprefix(BY_RETRACTION) if self.requested_by.startswith(BY_RETRACTION) else ""
 
     @property
     def is_left(self) -> bool:
-        """True if its cause was undone without it."""
+        """True if the retraction that caused this one was undone without it."""
         return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
 
     @property
     def may_be_undone(self) -> bool:
-        """False if it was undone already, or can only be undone together with its cause."""
+        """True if it was not undone, and its cause does not have to be undone with it."""
         return self.undone_at is None and (not self.cause_id or self.is_left)
 
     def turns(self) -> MessageQuerySet:
@@ -155,13 +153,11 @@ class Retraction(models.Model):
         return Message.objects.turns().filter(session=self.session, retracted_at=self.created_at)
 
     def archived_turns(self) -> MessageQuerySet:
-        """Return the retracted turns that were archived since."""
         return Message.objects.archived().filter(session=self.session, retracted_at=self.created_at)
 
 
 class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
     def of(self, model: type[models.Model]) -> Self:
-        """Return the rows of one table."""
         return self.filter(model=model._meta.label_lower)
 
     def withdrawn(self, model: type[models.Model]) -> Self:
@@ -173,11 +169,10 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         return self.of(model).filter(is_rewritten=True)
 
     def ids(self) -> list[int]:
-        """Return the primary keys of the rows."""
         return list(self.values_list("object_pk", flat=True))
 
     def keep(self, retraction: Retraction, rows: Iterable[models.Model], *, is_rewritten: bool = False) -> None:
-        """Store the current state of rows before they are withdrawn or rewritten."""
+        """Store rows as they are, before they are withdrawn or rewritten."""
         self.bulk_create(
             RetractedItem(
                 retraction=retraction,
@@ -192,10 +187,9 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         )
 
     def put_back(self, *tables: type[models.Model]) -> int:
-        """Restore rows table by table. A rewritten row that was deleted since is not restored.
+        """Restore the rows of tables, table by table. Return their number.
 
-        Returns:
-            The number of restored rows.
+        A rewritten row that was deleted since is not restored.
         """
         return sum(_put_back(table, list(self.of(table).order_by("object_pk"))) for table in tables)
 
@@ -238,17 +232,16 @@ class RetractedItem(models.Model):
 
     @property
     def table(self) -> type[models.Model]:
-        """The table whose row it is."""
         return apps.get_model(self.model)
 
     @property
     def label(self) -> str:
-        """A line that identifies the row to a person: its text if it has one."""
+        """A text that identifies the row to a person."""
         if self.data.get("kind") == Message.Kind.PARTITION:  # its text is written for models
             return f"Boundary after turn {self.data['sequence']}"
         if process := self.data.get("process"):
             return title_of(process)
-        if action := self.data.get("action"):  # a change of a fact
+        if action := self.data.get("action"):  # a change of a statement
             return str(action).replace("_", " ").capitalize()
         if self.model == Event._meta.label_lower:
             return str(self.data["type"]).replace("_", " ")
@@ -261,7 +254,6 @@ class RetractedItem(models.Model):
         return next(serializers.deserialize("python", [kept], ignorenonexistent=True))
 
     def address(self) -> str:
-        """Return the `rem://` address of the former row. Its columns are used as they are stored."""
         row: Any = self.table()
         for column in row._meta.concrete_fields:
             if column.name in self.data:
@@ -284,7 +276,7 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
         _forget(field, wanted, lost)
     kept = [field.name for field in table._meta.concrete_fields if not field.primary_key and field.name != "user"]
     for item in wanted:
-        if item.is_rewritten:  # the owner never changes, and distributed tables don't allow updating it
+        if item.is_rewritten:  # without the owner: it never changes, and distributed tables don't allow updating it
             item.row().save(update_fields=kept)
         else:
             item.row().save(force_insert=True)

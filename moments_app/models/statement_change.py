@@ -45,7 +45,7 @@ class StatementChangeQuerySet(models.QuerySet["StatementChange"]):
 
         Args:
             action: one of `StatementChange.Action`.
-            changes: each statement with the former values of its changed columns.
+            changes: pairs of a statement and the former values of its changed columns.
         """
         self.bulk_create(
             StatementChange(
@@ -61,8 +61,6 @@ class StatementChangeQuerySet(models.QuerySet["StatementChange"]):
 
 
 class StatementChange(models.Model):
-    """A change of a statement."""
-
     class Action(models.TextChoices):
         EDITED = "edited"
         MOVED = "moved"
@@ -116,12 +114,12 @@ class StatementChange(models.Model):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns before the change, for an update that reverts it."""
+        """The former values of the columns, with which an update can revert the change."""
         fields = apps.get_model("moments_app", "MemoryAtom")._meta
         columns = {name: cast("models.Field[Any, Any]", fields.get_field(name)) for name in self.before}
         return {name: columns[name].to_python(value) for name, value in self.before.items()}
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The values before the change, without primary keys."""
+        """The former values without primary keys."""
         return {name: self.before[name] for name in SHOWN if name in self.before}

@@ -15,42 +15,39 @@ from sessions_app.models import Application, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
 LABELS_MAX = 20
-NAMESPACE_MAX = 255  # characters of all labels together
+NAMESPACE_MAX = 255  # maximum characters of all labels together
 KEY_MAX = 255
 TEXT_MAX = 50_000
 TTL_MIN, TTL_MAX = 0.01, 10 * 365 * 24 * 60.0  # minutes
-WORDS_MAX_BYTES = 1_000_000  # maximum text per request that is indexed immediately
+WORDS_MAX_BYTES = 1_000_000  # maximum bytes of text per request that are indexed at once
 END = "\x1f"  # ends each label of a stored namespace
 AFTER_END = chr(ord(END) + 1)
-HIDDEN = "\U0010ffff"  # starts first labels that are left out unless a request names them
+HIDDEN = "\U0010ffff"  # lists of namespaces leave out first labels that start with this, unless the request names them
 
-# A path in a value, a comparison, and the JSON value to compare with.
+# The path of a field in a value, a comparison, and the JSON value to compare with.
 Condition = tuple[list[str], str, Any]
 
 
 def stored(namespace: Sequence[str]) -> str:
-    """Return the stored form of a namespace."""
     return "".join(label + END for label in namespace)
 
 
 def labels(namespace: str) -> list[str]:
-    """Return the labels of a stored namespace."""
     return namespace.split(END)[:-1]
 
 
 def range_of(prefix: Sequence[str]) -> tuple[str, str]:
-    """Return the first stored namespace with this prefix, and the first one after them."""
+    """Return the range of stored namespaces with this prefix: the first one, and the first one after them."""
     start = stored(prefix)
     return start, start[:-1] + AFTER_END if prefix else HIDDEN
 
 
 class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
     def of(self, user: UserProfile | None, application: int) -> Self:
-        """Return the items of a user, or the items of an application that belong to no user."""
+        """Return the items of a user. Without a user, return the application's items that belong to no user."""
         return self.filter(user=user, application=application)
 
     def live(self) -> Self:
-        """Return the items that have not expired."""
         return self.filter(Q(expires_at=None) | Q(expires_at__gt=Now()))
 
     def expired(self) -> Self:
@@ -62,8 +59,8 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         return self.filter(namespace__gte=start, namespace__lt=end)
 
     def in_order(self) -> Self:
-        """Order the items of one owner by namespace and key."""
-        # Otherwise PostgreSQL would sort the items that belong to no user instead of reading the index in order.
+        """Order the items of one owner by address."""
+        # The first two columns are constant, but without them PostgreSQL would sort instead of reading an index.
         return self.order_by("user_id", "application_id", "namespace", "key")
 
     def after(self, namespace: Sequence[str], key: str) -> Self:
@@ -73,24 +70,23 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         return self.filter(namespace__gte=at).filter(Q(namespace__gt=at) | Q(key__gt=key))
 
     def at(self, addresses: Sequence[tuple[Sequence[str], str]]) -> Self:
-        """Return the items at these addresses, each a namespace and a key."""
+        """Return the items at these addresses: pairs of a namespace and a key."""
         found = Q(pk__in=[])
         for namespace, key in addresses:
             found |= Q(namespace=stored(namespace), key=key)
         return self.filter(found)
 
     def fitting(self, conditions: Sequence[Condition]) -> Self:
-        """Return the items whose values meet all conditions."""
         if not conditions:
             return self
         told = Value(list(conditions), models.JSONField())
         return self.filter(Func("value", told, function="memory_item_fits", output_field=models.BooleanField()))
 
     def put(self, items: Sequence["StoredItem"]) -> int:
-        """Add items, and replace those at the same addresses. `index_words` indexes what exceeds `WORDS_MAX_BYTES`.
+        """Insert items, or replace those at the same addresses. Return the number of stored items.
 
-        Returns:
-            The number of stored items. Of several items at one address, only the last is stored.
+        If several items have the same address, only the last is stored. Texts beyond `WORDS_MAX_BYTES` are not indexed
+        until `index_words` runs.
         """
         by_address = {(item.namespace, item.key): item for item in items}
         indexed = 0
@@ -100,7 +96,7 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
             if indexed > WORDS_MAX_BYTES:
                 vars(item)["search_vector"], item.search_version = "", 0
         self.bulk_create(
-            [by_address[address] for address in sorted(by_address)],  # in one order, to avoid deadlocks
+            [by_address[address] for address in sorted(by_address)],  # in a fixed order, to avoid deadlocks
             update_conflicts=True,
             unique_fields=["user", "application", "namespace", "key"],
             update_fields=[
@@ -110,7 +106,7 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         return len(by_address)
 
     def restart_ttl(self, items: Sequence["StoredItem"]) -> None:
-        """Let items with a time to live expire that much later than now.
+        """Restart the time to live of those items that have one.
 
         Skip items that another transaction is changing, because a read must not wait for them.
         """
@@ -159,7 +155,7 @@ class StoredItem(Searched):
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
 
-    score: float | None = None  # of a search
+    score: float | None = None  # set by searches
 
     objects = StoredItemQuerySet.as_manager()
 
@@ -186,7 +182,7 @@ class StoredItem(Searched):
 
 
 def text_of(value: Any) -> str:
-    """Return all texts in a JSON value, one per line."""
+    """Return the texts in a JSON value, one per line, up to `TEXT_MAX` characters."""
     texts: list[str] = []
     waiting = [value]
     while waiting:

@@ -1,7 +1,7 @@
-"""Memory streams: units of evolving memory with a scope, an extraction prompt, a buffer, and a consolidated text.
+"""Streams: texts about a session, a user or an agent, and the facts and observations behind them.
 
-New kinds of memory are rows instead of code: columns say what a stream accepts, how much, how long its items are, and
-how its text is written.
+A new kind of memory is a row instead of code. The columns say what a stream accepts, how much, how long its items are,
+and how its text is written.
 """
 
 import uuid
@@ -27,7 +27,7 @@ LESSONS = "lessons"
 
 @dataclass(frozen=True)
 class Defaults:
-    """The initial settings of a kind of stream. All can be edited later."""
+    """The initial settings of a kind of stream. Operators can change them later."""
 
     extraction_prompt: str
     extracts_observations: bool
@@ -88,7 +88,7 @@ def _models_allowed() -> Collection[str]:
 
 
 def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
-    """Return the number of rows of a subquery, read up to `most`."""
+    """Return the number of rows of a subquery. Count at most `most` rows."""
     return Func(ArraySubquery(rows.values("pk")[:most]), function="cardinality", output_field=IntegerField())
 
 
@@ -109,9 +109,9 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
     def touch(self) -> None:
-        """Mark the streams as changed, which invalidates cached contexts.
+        """Rebuild the streams' texts from their statements, and mark the streams as changed.
 
-        Rebuild their texts from their statements.
+        The change invalidates cached contexts.
         """
         atoms = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
         pinned = Coalesce(Subquery(atoms.pinned_texts().order_by("-id").values("content")[:1]), Value(""))
@@ -120,12 +120,13 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         self.update(last_updated_at=timezone.now(), pinned_content=pinned, consolidated_content=text)
 
     def with_figures(self, most: int) -> Self:
-        """Add the numbers of items, and the time of the last consolidation (`consolidated_at`).
+        """Annotate with numbers of items, and with the time of the last consolidation (`consolidated_at`).
 
-        `waiting` counts waiting observations, `fresh` those that no consolidation has received, and `facts` the facts.
+        `waiting` is the number of waiting observations, `fresh` the number of those that no consolidation has received,
+        and `facts` the number of facts.
 
         Args:
-            most: the maximum count, so that a huge stream costs no more than a large one.
+            most: the maximum of each number, to limit the cost for huge streams.
         """
         own = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
         last = own.order_by("-consolidated_at").filter(consolidated_at__isnull=False).values("consolidated_at")[:1]
@@ -148,7 +149,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         insert_those_missing(streams, named_by="stream_id")
 
     def seen_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
-        """Return the streams that formations of one person's sessions fill, by the primary key of the session."""
+        """Return the streams that formations fill, by session: all streams of one person's sessions."""
         agents = {session.agent_id for session in sessions}
         own = Q(stream_type=MemoryStream.Type.SESSION, session__in=sessions)
         persons = Q(stream_type=MemoryStream.Type.USER, agent_id__in=agents)
@@ -159,21 +160,21 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
-        """Return the active streams for a session's lessons: that of all agents and that of the session's agent.
+        """Return the active streams for the lessons of a session: of the session's agent, and of every agent.
 
-        Streams that don't exist are created.
+        Create them if they don't exist.
         """
         agents = ["", session.agent_id]
         lessons = {"application_id": session.application_pk, "stream_type": MemoryStream.Type.AGENT}
         lessons |= {"name": LESSONS}
         for agent in agents:
-            # Only digests fill it, because a formation might mistake one person's remark for a lesson for everyone.
+            # Only digests fill these streams. A formation might mistake one person's remark for a lesson for everyone.
             fields = asdict(LESSONS_DEFAULTS) | {"extracts_observations": False}
             insert_unless_there(MemoryStream(agent_id=agent, **lessons, **fields))
         return list(self.active().filter(agent_id__in=agents, **lessons).order_by("id"))
 
     def ensure_for(self, session: Session) -> None:
-        """Create the session's and the person's stream if they don't exist."""
+        """Create the streams of the session and the person if they don't exist."""
         scope = {"agent_id": session.agent_id, "user_id": session.user_id}
         insert_unless_there(
             MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS))
@@ -202,7 +203,7 @@ class MemoryStream(models.Model):
         null=True,
         blank=True,
         default=None,
-        db_default=models.Value(DEFAULT),  # for shards that processes of an earlier release create
+        db_default=models.Value(DEFAULT),  # for shards that an earlier release creates during an update
         on_delete=models.PROTECT,
         related_name="+",
         db_index=False,
@@ -313,23 +314,22 @@ class MemoryStream(models.Model):
 
     @property
     def uri(self) -> str:
-        """Its address."""
         return f"rem://streams/{self.stream_id}"
 
     @property
     def label(self) -> str:
-        """The name among the streams of one session: `session`, `user`, or a shard's name."""
+        """The name within one session: `session`, `user` or `shard` and its name."""
         return f"shard {self.name}" if self.stream_type == self.Type.AGENT else str(self.stream_type)
 
     @property
     def name_on_pages(self) -> str:
-        """The name without its owner, in the words of the admin, which calls a stream a text."""
+        """The name in the admin without the owner. The admin calls a stream a text."""
         names = {self.Type.SESSION: "text about the session", self.Type.USER: "text about the person"}
         return names.get(self.Type(self.stream_type), f"shared memory {self.name}")
 
     @property
     def title(self) -> str:
-        """The name with its owner: `text about session s1 of ada, agent default`."""
+        """The name in the admin, with the owner: `text about session s1 of ada, agent default`."""
         whose = {
             self.Type.SESSION: f"text about session {self.session} of {self.user}",
             self.Type.USER: f"text about {self.user}",
@@ -339,28 +339,27 @@ class MemoryStream(models.Model):
 
     @property
     def application_pk(self) -> int:
-        """The primary key of the application that it belongs to: its person's, or a shard's own."""
+        """The primary key of the application: of the person, or of the shard."""
         found = self.user.application_id if self.user else self.application_id
-        assert found is not None  # a shard has one
+        assert found is not None  # a shard always has an application
         return found
 
     @property
     def own_model(self) -> str:
-        """The model for this stream alone; blank if it uses the default, or if its model is no longer allowed."""
+        """The stream's own model; blank if it uses the default, or if settings no longer allow its model."""
         allowed = self.extraction_model in _models_allowed() and settings.ENGINE.uses_model
         return self.extraction_model if allowed and self.extraction_model != settings.ENGINE.model else ""
 
     @property
     def is_shard(self) -> bool:
-        """True if the users of an agent share it."""
         return self.stream_type == self.Type.AGENT
 
     def is_fed_by(self, session: Session) -> bool:
-        """Return whether a session feeds it: it belongs to the session, its agent, or every agent."""
+        """Return whether a session's turns feed the stream: it is the session's, the agent's or every agent's."""
         if self.stream_type == self.Type.SESSION:
             return self.session_id == session.pk
         return self.agent_id == session.agent_id or (self.is_shard and not self.agent_id)
 
     def touch(self) -> None:
-        """Record that its contents have changed, which invalidates cached contexts."""
+        """Rebuild the text, and mark the stream as changed; see `MemoryStreamQuerySet.touch`."""
         MemoryStream.objects.filter(pk=self.pk).touch()

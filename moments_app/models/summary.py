@@ -1,7 +1,7 @@
-"""The rolling summary of a session's latest window: one row per version, each based on the previous one.
+"""Rolling summaries: for each session a chain of versions, each based on the previous one.
 
-A row is `processing` from the moment its work is requested. A session has at most one such row, which the database
-enforces.
+A version is `processing` as soon as its work is requested. A database constraint allows each session only one such
+version.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from moments_app.models.prompt import PromptVersion
 from sessions_app.models import Session, UserProfile
 
 PROCESS = "roll_summary"
-WINDOW = 14  # turns that a summary covers
-STUCK_AFTER = timedelta(minutes=5)  # an unfinished summary without a job is restarted
+WINDOW = 14  # turns in the window of a summary
+STUCK_AFTER = timedelta(minutes=5)  # after this time, an unfinished summary without a job is restarted
 
-# The window ends with a round, and begins with a user turn if there is one, so that it doesn't split a pair. If its
-# first turn is archived, the role is unknown. A single statement, because it is part of each append that ends a round;
-# it reads a dozen turns and one summary by their indexes.
+# The window ends with a round. It starts with a user turn if there is one, to avoid splitting a pair. The role of an
+# archived first turn is unknown. This is a single statement, because each append that ends a round executes it. It
+# reads a dozen turns and one summary by index.
 BEGIN_SQL = """
 WITH ended AS MATERIALIZED (
     SELECT * FROM unnest(%(sessions)s::bigint[], %(users)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[],
@@ -60,40 +60,36 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return self.filter(status=Summary.Status.PROCESSING)
 
     def newest_first(self) -> Self:
-        """Order by the end of their windows, latest first: the order of the chain."""
+        """Order as in the chain: by the end of the windows, latest first."""
         return self.order_by("-end_sequence", "-id")
 
     def with_source_sequences(self) -> Self:
-        """Add `source_sequences`: the sequences of source messages that still exist, in order."""
+        """Annotate with `source_sequences`: the sequences of the source turns that still exist, in order."""
         sequences = Func("user", "session", "source_message_ids", function="sequences_of_turns")
         return self.annotate(source_sequences=ExpressionWrapper(sequences, ArrayField(models.BigIntegerField())))
 
     def latest_completed(self, session: Session) -> "Summary | None":
-        """Return the latest completed summary. Failed and unfinished ones don't count."""
         return self.for_session(session).completed().newest_first().first()
 
     def stuck(self) -> Self:
-        """Return unfinished summaries from at least `STUCK_AFTER` ago without a job."""
+        """Return unfinished versions without a job that are older than `STUCK_AFTER`."""
         limit = timezone.now() - STUCK_AFTER
         working = Job.objects.open().filter(process=PROCESS, session=OuterRef("session"))
         return self.processing().filter(~Exists(working), created_at__lt=limit)
 
     def begin(self, session: Session, end: int) -> bool:
-        """Add the next version as `processing`, unless one exists.
+        """Add the next version, unless an unfinished one exists. Return whether it was added.
 
         Args:
-            end: sequence of the last turn of the window, which ends a round.
-
-        Returns:
-            Whether this call added it.
+            end: sequence of the last turn of the window. The turn ends a round.
         """
         return bool(self.begin_each({session: end}))
 
     def begin_each(self, ends: Mapping[Session, int]) -> list[Session]:
-        """Add the next versions for sessions with one statement, and return the sessions for which one was added.
+        """Add the next version for each session with one statement. Return the sessions for which one was added.
 
         Args:
-            ends: for each session, the sequence of the last turn of the window, which ends a round.
+            ends: the sequence of the last turn of the window, by session. The turn ends a round.
         """
         windows = [
             (session.pk, session.user_id, max(0, end - WINDOW + 1), end, session.kept_from_sequence)
@@ -162,6 +158,6 @@ class Summary(models.Model):
         return f"{self.start_sequence}–{self.end_sequence} of {self.session}"
 
     def fail(self, error: str) -> None:
-        """Mark this version as failed. A version that has ended stays unchanged."""
+        """Mark this version as failed, unless it has ended."""
         waiting = Summary.objects.processing().filter(pk=self.pk)
         waiting.update(status=Summary.Status.FAILED, error=error, completed_at=timezone.now())

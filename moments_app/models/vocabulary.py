@@ -1,7 +1,7 @@
-"""The counts of words in a person's memory, which say whether a query's word is rare, common, or a typo.
+"""The number of texts in a memory that contain each word. It shows if a query's word is rare, common or a typo.
 
-`count_words` recounts them when memory has grown by a tenth, so the counts may lag a little. The texts themselves can
-be found as soon as they are written.
+`count_words` recounts when memory has grown by a tenth, so the counts may be slightly outdated. Searches find new texts
+at once.
 """
 
 from typing import Self
@@ -57,7 +57,7 @@ class Word(models.Model):
     """One stem, and the number of texts of each kind that contain it."""
 
     vocabulary = models.ForeignKey(Vocabulary, on_delete=models.CASCADE, related_name="words", db_index=False)
-    # Only for row security; a person's words are deleted with their vocabulary.
+    # Only for row security: the word is deleted with its vocabulary.
     user = models.ForeignKey(
         UserProfile, null=True, on_delete=models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
     )

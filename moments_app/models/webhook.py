@@ -1,7 +1,7 @@
 """Webhooks and their deliveries.
 
-A delivery is written in the transaction of its event, and refers to it. So events that an erasure or a retraction
-removes from the log are not sent. `memoryproject.status.webhooks` sends due deliveries.
+A delivery is inserted in the transaction of its event, and refers to the event. If an erasure or a retraction removes
+the event from the log, it is not sent. `memoryproject.status.webhooks` sends due deliveries.
 """
 
 import base64
@@ -38,7 +38,7 @@ KEPT = timedelta(days=30)
 
 
 class Occasion(models.TextChoices):
-    """The events of webhooks: the type in the event log, and the public name."""
+    """The types of events that are sent: the type in the event log, and the public name."""
 
     MOMENTS_BUILT = "moments_built", "moment.made"
     SESSION_SETTLED = "session_settled", "session.settled"
@@ -48,7 +48,6 @@ class Occasion(models.TextChoices):
 
 
 def told_as(event: str) -> str:
-    """Return the public name of a type of event."""
     return str(dict(Occasion.choices).get(event, event))
 
 
@@ -66,12 +65,10 @@ class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
 
 
 def _time_until(column: str) -> "ExpressionWrapper[Any]":
-    """Return the time until the time in a column."""
     return ExpressionWrapper(F(column) - Now(), models.DurationField())
 
 
 def new_secret() -> bytes:
-    """Return a secret for signing."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
@@ -106,13 +103,13 @@ class WebhookEndpoint(models.Model):
         return self.name
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Save it. A new endpoint gets a secret."""
+        """Save the endpoint. If it is new, create its secret."""
         if not self.sealed_secret:
             self.sealed_secret = seal(new_secret(), "webhook")
         super().save(*args, **kwargs)  # type: ignore[arg-type]  # as they were given
 
     def clean(self) -> None:
-        """Reject a URL to which requests can't be sent."""
+        """Reject a URL that can't receive requests."""
         super().clean()
         try:
             parts = urlsplit(self.url)
@@ -128,22 +125,22 @@ class WebhookEndpoint(models.Model):
 
     @property
     def secret(self) -> bytes:
-        """The signing secret; blank if the key that encrypted it no longer exists."""
+        """The signing secret; blank if the key that decrypts it no longer exists."""
         return unseal(self.sealed_secret, "webhook") or b""
 
     @property
     def shown_secret(self) -> str:
-        """The secret in the format of receivers' libraries."""
+        """The secret in the format that receivers' libraries expect."""
         return f"whsec_{base64.b64encode(self.secret).decode()}"
 
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
     def queue(self, event: Event) -> None:
-        """Queue deliveries of an event, in the event's own transaction."""
+        """Queue the deliveries of an event, in the transaction of the event."""
         self.queue_each([event])
 
     def queue_each(self, events: Sequence[Event]) -> None:
-        """Queue deliveries of events of one person or one application, in the events' own transaction."""
+        """Queue the deliveries of events of one person or application, in the transaction of the events."""
         told = [event for event in events if event.type in Occasion.values]
         endpoints = WebhookEndpoint.objects.to_be_told(told) if told else ()
         both = [(endpoint, event) for endpoint in endpoints for event in told if event.type in endpoint.events]
@@ -152,11 +149,11 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
             wake(Channel.WEBHOOKS)
 
     def waiting(self) -> Self:
-        """Return deliveries that are still to be sent."""
+        """Return deliveries that are neither sent nor given up."""
         return self.filter(due_at__isnull=False)
 
     def take_next(self) -> "WebhookDelivery | None":
-        """Lease the delivery that is due longest, and its endpoint, for one attempt. Return None if none is due."""
+        """Lease the delivery that has been due longest, and its endpoint. Return None if none is due."""
         is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=Now())
         due = self.filter(is_ready, due_at__lte=Now(), endpoint__is_active=True).order_by("due_at", "id")
         with transaction.atomic():
@@ -177,13 +174,10 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         return max(min([*waits, within]), 0.0)
 
     def expired(self) -> Self:
-        """Return old deliveries that were sent or given up."""
         return self.filter(due_at=None, queued_at__lt=timezone.now() - KEPT)
 
 
 class WebhookDelivery(models.Model):
-    """A delivery of an event to an endpoint."""
-
     delivery_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(
         WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries", verbose_name="to"
@@ -214,12 +208,10 @@ class WebhookDelivery(models.Model):
 
     @property
     def called(self) -> str:
-        """The public name of the event."""
         return told_as(self.event.type)
 
     @property
     def state(self) -> str:
-        """Its state: sent, waiting or failed."""
         return "sent" if self.sent_at else "waiting" if self.due_at else "failed"
 
     @transaction.atomic
@@ -229,17 +221,16 @@ class WebhookDelivery(models.Model):
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
 
     def note_sent(self) -> None:
-        """Record that it was delivered, and that the endpoint works."""
         self.due_at, self.sent_at, self.error = None, database_now(), ""
         self.save(update_fields=["due_at", "sent_at", "error"])
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(failures=0, waits_until=None)
 
     @transaction.atomic
     def note_failure(self, error: str) -> None:
-        """Postpone it and the endpoint's other deliveries, longer with each failure; or give it up.
+        """Postpone this delivery and the endpoint's others, longer after each failure. Give it up after `KEPT_TRYING`.
 
         Args:
-            error: why it was not delivered, without the address.
+            error: why it failed, without the address.
         """
         now = database_now()
         failures = F("failures") + 1
@@ -255,7 +246,6 @@ class WebhookDelivery(models.Model):
         return now + pause_after(self.attempts) if now < self.queued_at + KEPT_TRYING else None
 
     def resend(self) -> None:
-        """Send it again now."""
         self.queued_at = self.due_at = database_now()
         self.sent_at, self.attempts = None, 0
         self.save(update_fields=["queued_at", "due_at", "sent_at", "attempts"])
@@ -264,5 +254,5 @@ class WebhookDelivery(models.Model):
 
 
 def pause_after(failures: int) -> timedelta:
-    """Return the time until the next attempt after a number of consecutive failures."""
+    """Return the pause after this number of consecutive failures."""
     return min(FIRST_PAUSE * (1 << min(failures - 1, 20)), LONGEST_PAUSE)

@@ -1,8 +1,7 @@
-"""`build_moments`: build moments from the turns of a session that no moment holds yet, except the lag.
+"""`build_moments`: build moments from the turns of a session that no moment covers yet, except the lag.
 
-The build publishes drafts of formations, and calls the engine for the other turns.
-
-It writes moments linked into the user's chain, and a partition event, in one transaction.
+A build publishes the drafts of formations, and calls the engine for turns without a draft. In one transaction, it
+stores the moments, links them into the user's chain, and adds a partition event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +50,8 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
 LOOK_AHEAD = 200
-PROMPT_TOKENS = 1_450  # of a call in addition to the turns: prompt, journey, recent moments
-AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and must be rebuilt up to it
+PROMPT_TOKENS = 1_450  # of a call, without its turns: prompt, journey, recent moments
+AGAIN_TO = "again_to"  # key in params: a build must reach this turn, because moments up to it were withdrawn
 
 
 class BuildMoments(Process[BuildInput, Built]):
@@ -67,7 +66,6 @@ class BuildMoments(Process[BuildInput, Built]):
         return builder()
 
     def claim(self, job: Job) -> BuildInput | Skipped:
-        """Read the turns to compact."""
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: there are too few new turns and tokens")
@@ -76,7 +74,7 @@ class BuildMoments(Process[BuildInput, Built]):
         shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
         if not shown:
             if not job.force:
-                # Start counting here anyway, or every further append would queue a build.
+                # Reset the count, so that the next append doesn't queue a build again.
                 _count_from(session, session)
             return Skipped("no turns are waiting, except those that have to stay live")
         return BuildInput(
@@ -97,12 +95,12 @@ class BuildMoments(Process[BuildInput, Built]):
         return divide(input, engine, progress)
 
     def commit(self, job: Job, input: BuildInput, answer: Built) -> None:
-        """Write moments, partition event and counters, and complete the job.
+        """Store the moments and the partition event, reset the counters, and complete the job.
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the boundary of the session, an earlier moment or a fact changed while the engine was working, so
-                its input may have been withdrawn or corrected.
+            Moved: the session's boundary, an earlier moment or a fact changed while the engine was working, so the
+                engine may have received withdrawn or wrong data.
         """
         session = locked_session(job)
         user = UserProfile.objects.locked().get(pk=session.user_id)  # every change of the chain locks the person
@@ -116,7 +114,6 @@ class BuildMoments(Process[BuildInput, Built]):
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
-        """Return whether a threshold is reached."""
         return is_due(session)
 
     def rewind(self, job: Job) -> bool:
@@ -143,7 +140,7 @@ class BuildMoments(Process[BuildInput, Built]):
 
 
 def is_due(session: Session) -> bool:
-    """Return whether a build starts automatically: enough turns or tokens since the last one."""
+    """Return whether enough turns or tokens have been added since the last build."""
     return settings.MOMENT_BUILDER.enabled and (_due_by_turns(session) or _due_by_tokens(session))
 
 
@@ -159,10 +156,10 @@ def _due_by_tokens(session: Session) -> bool:
 
 
 def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
-    """Return the turns before the lag that no moment holds, and whether one run takes only some of them."""
+    """Return the turns that one run builds: without moments, and before the lag. Also return whether more are left."""
     live_from = stays_live_from(session, params)
     waiting = session.messages.turns().believed().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
-    # Some turns after the boundary are read too, because tool results may move it back.
+    # Also read some turns after the boundary, because tool results may move it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
     fits = fitting(turns[:beyond], MAX_TURNS)
@@ -171,7 +168,7 @@ def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Mess
 
 
 def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
-    """Return the sequence of the first turn that a build leaves live, from the job's params or the configured lag."""
+    """Return the sequence of the first turn that stays live. The job's params override the configured lag."""
     if AGAIN_TO in params and "lag" not in params:
         return params[AGAIN_TO] + 1
     conf = settings.MOMENT_BUILDER
@@ -181,7 +178,7 @@ def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
 
 
 def _first_waiting(session: Session) -> int:
-    """Return the sequence of the first turn that no moment covers. Retracted turns are covered and not shown."""
+    """Return the sequence after the last covered turn. Retracted turns are covered too."""
     return session.built_to + 1
 
 
@@ -189,7 +186,7 @@ def _first_waiting(session: Session) -> int:
 
 
 def _refuse_what_moved(session: Session, input: BuildInput) -> None:
-    """Raise `Moved` if the answer no longer fits the current data."""
+    """Raise `Moved` if the answer doesn't fit the current data."""
     if session.built_to != input.session.built_to:
         raise Moved("The session's moments changed while the engine was working.")
     input.refuse_what_moved()
@@ -207,13 +204,13 @@ def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, 
 
 
 def _count_from(session: Session, then: Session) -> None:
-    """Make the thresholds count from `then`, the session at the time of the claim."""
+    """Let the thresholds count from `then`, the session at the time of the claim."""
     session.built_message_count, session.built_total_tokens = then.message_count, then.total_tokens
     session.save(update_fields=["built_message_count", "built_total_tokens"])
 
 
 def _follow_up(job: Job, session: Session, input: BuildInput) -> None:
-    """Queue the next build if this one was partial, or if enough turns arrived in the meantime."""
+    """Queue the next build, if this one was partial or enough new turns have arrived."""
     if input.is_cut:
         Job.objects.request(BuildMoments.name, session, requested_by=job.requested_by, force=True, params=job.params)
     elif is_due(session):

@@ -1,7 +1,7 @@
-"""`delete_moment`: forget what a moment says. Its turns stay, and count as processed.
+"""`delete_moment`: delete a moment. Its turns stay, and count as processed.
 
-Other functions find and clean rows that name moments by their keys, or quote a model's sentences about turns. Keys
-contain names, which quote turns.
+The other functions clean rows that name deleted moments by their keys, or that quote a model's sentences. Keys contain
+names, and names quote turns.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,11 +19,11 @@ from sessions_app.models.event import MOMENT_DELETED
 
 @transaction.atomic
 def delete_moment(moment: Moment, *, actor: str) -> None:
-    """Delete a moment. Close the gap in the chain, and blank journeys that may include it.
+    """Delete a moment. Close the gap in the chain, and clear journeys that may mention it.
 
     Args:
         moment: a moment of the acting user.
-        actor: who requests it, for the event log: `key:…` or `operator:…`.
+        actor: the key or operator that requests it, as `key:…` or `operator:…`.
     """
     Event.objects.create(
         type=MOMENT_DELETED,
@@ -42,14 +42,14 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
 
 
 def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
-    """Return the rows that name these moments, or quote what a model wrote about the session.
+    """Return the rows that name these moments, and the rows that quote what a model wrote about the session.
 
     They are partition events of the person's other sessions, results of jobs, and entries of the event log.
 
     Args:
         session: the session of the moments.
         keys: the keys of the moments.
-        also: which other partition events to return.
+        also: a condition for more partition events to return.
     """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
     named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
@@ -60,11 +60,11 @@ def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> li
 
 
 def take_keys_out(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
-    """Remove moments' keys from a row that names them, and dropped sentences from a job's result.
+    """Remove moments' keys from a row. Also remove dropped sentences from a job's result.
 
     Args:
         row: a partition event, a job with its result, or an entry of the event log.
-        keys: keys of removed moments.
+        keys: the keys of the deleted moments.
         fields: new values for fields of a partition event.
     """
     if isinstance(row, Message):

@@ -1,6 +1,6 @@
-"""Divide turns into moments: the engine's input, its answer, and the rows derived from it.
+"""Divide turns into moments: the engine's input, its answer, and the moments made from it.
 
-Builds, rebuilds and settlings share this. Turns whose episodes a formation has drafted are not sent to an engine again.
+Builds, rebuilds and settlings use this module. Turns with a draft of a formation are not sent to an engine again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,8 +32,8 @@ from sessions_app.models.user_profile import united
 
 # Limits of one run, in memory and in time; a follow-up job builds the rest.
 MAX_TURNS = 2_000
-MAX_CALLS = 10  # approximate, estimated by tokens
-BUILT = "moments_built"  # in the event log
+MAX_CALLS = 10  # approximate, because it is derived from tokens
+BUILT = "moments_built"  # type of event
 _HELD = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
 AND turn.user_id = %(user)s AND turn.kind = 'turn' AND turn.retracted_at IS NULL
@@ -54,7 +54,7 @@ WHERE {_HELD}
 
 @dataclass(frozen=True)
 class Chunk:
-    """The turns of one engine call or of one draft, with their sequences in the session."""
+    """The turns of one call or of one draft, and their sequences."""
 
     turns: list[Turn]
     sequences: list[int]
@@ -67,12 +67,12 @@ class BuildInput(ProcessInput):
 
     Args:
         session: the session, with its counters at that time.
-        known: what is known from before the turns.
-        first_sequence, last_sequence: of the turns to compact, inclusive.
-        chunks: the turns that an engine reads or has read, in window order.
-        corrections: the state of the person's corrections before anything was read.
+        known: the moments before the turns.
+        first_sequence, last_sequence: the first and the last turn to process.
+        chunks: the turns for the engine, in order. Some have a draft and need no call.
+        corrections: the state of the person's corrections before the claim read anything.
         is_cut: whether more turns are due than one run accepts.
-        is_again: whether moments of these turns were withdrawn; such a build does not postpone the next.
+        is_again: whether moments of these turns were withdrawn. Such a build does not reset the thresholds.
     """
 
     prompt_version: PromptVersion
@@ -86,16 +86,15 @@ class BuildInput(ProcessInput):
     is_again: bool = False
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with another prompt and without drafts, so the engine writes them again."""
+        """Return the same input with another prompt and without drafts, so that the engine writes all moments again."""
         return replace(self, prompt_version=version, chunks=[replace(chunk, draft=None) for chunk in self.chunks])
 
     @property
     def asked(self) -> list[Chunk]:
-        """The chunks that are sent to the engine."""
+        """The chunks without a draft, for which the engine is called."""
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
     def drafts_hold(self) -> bool:
-        """Return whether the drafts still exist."""
         drafts = [chunk.draft.pk for chunk in self.chunks if chunk.draft]
         return EpisodeDraft.objects.filter(pk__in=drafts).count() == len(drafts)
 
@@ -108,14 +107,14 @@ class BuildInput(ProcessInput):
         refuse_corrected(self.session.user, self.corrections)
 
     def of_one_call(self) -> "BuildInput":
-        """Cut the input to the part that the engine's first call receives."""
+        """Return the same input, cut to what the first call of the engine receives."""
         first, *others = self.chunks
         return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A moment to write, with its turns as inclusive sequences. `written` is the draft that it publishes."""
+    """A moment to store, with its first and last turn. `written` is the draft that it publishes."""
 
     draft: DraftMoment
     first_sequence: int
@@ -125,7 +124,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Built:
-    """The engine's answers to all chunks, and the journey with them."""
+    """The moments from all answers, and the journey that includes them."""
 
     segments: list[Segment]
     journey: str
@@ -133,7 +132,6 @@ class Built:
 
 
 def builder() -> Caller:
-    """Return the engine that writes moments."""
     return language_model(settings.ENGINE.model)
 
 
@@ -141,13 +139,13 @@ def builder_prompt(session: Session) -> PromptVersion:
     """Return the active prompt for builds of a session.
 
     Raises:
-        CannotRun: the configured prompt resource doesn't exist.
+        CannotRun: there is none.
     """
     return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
 
 
 def fitting(turns: Sequence[Message], most: int) -> int:
-    """Return how many of these turns one run accepts: at most `most`, limited also by tokens."""
+    """Return how many of these turns one run accepts: at most `most`, and within the limit of tokens."""
     left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
     for count, turn in enumerate(turns[:most]):
         left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
@@ -157,14 +155,14 @@ def fitting(turns: Sequence[Message], most: int) -> int:
 
 
 def chunks_of(shown: Sequence[Message], zone: tzinfo) -> list[Chunk]:
-    """Split the turns that an engine receives into the input of one call each. Leave out platform text."""
+    """Remove platform text from turns, and split them into the input of each call."""
     return chunks_read(shown, blank_platform_text(shown), zone)
 
 
 def chunks_with_drafts(
     shown: Sequence[Message], read: Sequence[Message], drafts: Sequence[EpisodeDraft], zone: tzinfo
 ) -> list[Chunk]:
-    """Split turns by their drafts, and the others into the input of one call each.
+    """Group turns by draft. Split turns without a draft into the input of each call.
 
     Args:
         read: the same turns without platform text.
@@ -187,7 +185,7 @@ def chunks_with_drafts(
 
 
 def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo) -> list[Chunk]:
-    """Split turns into the input of one call each.
+    """Split turns into the input of each call.
 
     Args:
         read: the same turns without platform text.
@@ -208,10 +206,10 @@ def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo)
 
 
 def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
-    """Call the engine for each chunk that has no draft, carrying the journey from call to call.
+    """Call the engine for each chunk without a draft. Each call receives the journey up to its turns.
 
     Raises:
-        EngineError: one of the calls gave no valid answer. The answers of the others are discarded.
+        EngineError: a call failed. The answers of all calls are discarded.
     """
     segments: list[Segment] = []
     journey = input.known.journey
@@ -228,7 +226,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
 
 
 def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
-    """Return the engine's request and its turns, if there is exactly one call."""
+    """Return the engine's request and its chunk, if exactly one call is needed."""
     if len(input.asked) != 1:
         return None
     journey = input.known.journey
@@ -246,7 +244,6 @@ def _of_draft(draft: EpisodeDraft, chunk: Chunk) -> Segment:
 
 
 def request_of(input: BuildInput, chunk: Chunk, journey: Journey) -> MomentRequest:
-    """Return the engine's input for one call."""
     return MomentRequest(chunk.turns, journey, input.prompt_version.content)
 
 
@@ -259,14 +256,14 @@ def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[S
 
 
 def _known(segment: Segment, chunk: Chunk) -> KnownMoment:
-    """Return an unsaved moment as the next call receives it."""
+    """Convert a moment to the form in which the next call receives it."""
     held = range(segment.first_sequence, segment.last_sequence + 1)
     times = [turn.created_at for turn, place in zip(chunk.turns, chunk.sequences, strict=True) if place in held]
     return KnownMoment(segment.draft.name, segment.draft.summary, min(times), max(times))
 
 
 def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
-    """Return the segments, each extended to the next one, so that system turns in between belong to the earlier one."""
+    """Extend each segment to the next one, so that system turns in between belong to the earlier segment."""
     starts = [input.first_sequence] + [segment.first_sequence for segment in segments[1:]] + [input.last_sequence + 1]
     return [
         replace(segment, first_sequence=first, last_sequence=following - 1)
@@ -279,7 +276,7 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 
 @dataclass(frozen=True)
 class Division:
-    """The result of a build, to be stored."""
+    """A build with its result, to be stored."""
 
     job: Job
     input: BuildInput
@@ -304,9 +301,9 @@ def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
 
 
 def _moments(division: Division, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
-    """Return the moments of a build, the last of them with the journey. Reserve their keys."""
+    """Return the unsaved moments of a build. The last one has the journey. Add their keys to `taken`."""
     moments: list[Moment] = []
-    for segment, said in zip(division.built.segments, times, strict=False):  # further times are for later builds
+    for segment, said in zip(division.built.segments, times, strict=False):  # the other times are for the next builds
         moments.append(_moment(division, segment, said, taken))
         taken.add(moments[-1].key)
     max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = division.built.journey
@@ -332,14 +329,14 @@ def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime
 
 
 def _columns(draft: DraftMoment) -> dict[str, Any]:
-    """Return what the engine wrote, with the name stripped and each tag once."""
+    """Return the columns that the engine wrote. Strip the name, and remove duplicate tags."""
     written = {name: getattr(draft, name) for name in WRITTEN}
     tags = {name: united([], value) for name, value in written.items() if isinstance(value, list)}
     return written | tags | {"name": draft.name.strip()}
 
 
 def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
-    """Return the segments as drafts, to be stored and published by a later build."""
+    """Return the moments as unsaved drafts, which a later build publishes."""
     return [
         EpisodeDraft(
             **_columns(segment.draft),
@@ -356,13 +353,13 @@ def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
 
 
 def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
-    """Return the keys of a person's moments that started on one of these days."""
+    """Return the keys of a person's moments that contain the date of one of these times."""
     on_days = [Q(key__contains=day) for day in sorted({f"{start:%Y%m%d}" for start in starts})]
     return set(Moment.objects.filter(reduce(or_, on_days), user_id=user).values_list("key", flat=True))
 
 
 def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, datetime]]:
-    """Return the times of each segment's first and last turn. The segments are of one person's sessions."""
+    """Return the times of the first and last turn of each segment. All sessions belong to one person."""
     rows = [(session.pk, segment.first_sequence, segment.last_sequence) for session, segment in segments]
     sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": segments[0][0].user_id, "sessions": sessions, "firsts": firsts, "lasts": lasts}
@@ -373,7 +370,7 @@ def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, 
 
 
 def _have_held(moments: Sequence[Moment]) -> None:
-    """Link turns to the moments that hold them."""
+    """Link turns to their moments."""
     rows = [(one.pk, one.source_session_id, one.first_sequence, one.last_sequence) for one in moments]
     pks, sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": moments[0].user_id, "moments": pks}
@@ -382,7 +379,6 @@ def _have_held(moments: Sequence[Moment]) -> None:
 
 
 def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dict[str, Any]:
-    """Return the result of a build's job."""
     return {
         "moment_keys": [moment.key for moment in moments],
         "messages_compressed": input.last_sequence - input.first_sequence + 1,
@@ -393,22 +389,21 @@ def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dic
     }
 
 
-# --- arithmetic: every rule can be tested without a database ---
+# --- arithmetic, to be tested without a database ---
 
 
 def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tuple[int, int]]:
-    """Make proposed ranges cover a window without gaps or overlaps.
+    """Make the proposed ranges cover a window without gaps or overlaps.
 
-    Ranges are clipped to the window and sorted. In an overlap, the earlier range keeps its part. A gap is added to the
-    earlier neighbor, or at the start to the first range. Empty ranges are dropped.
+    Clip ranges to the window, and sort them. If ranges overlap, the earlier one keeps its part. A gap goes to the range
+    before it, or at the start to the first range. Empty ranges are dropped.
 
     Args:
         ranges: inclusive (start, end) indexes that an engine proposed, in its order.
         length: turns in the window, at least 1.
 
     Returns:
-        For each kept range, its position in `ranges` and its new inclusive indexes, in window order. Empty if no range
-        is kept.
+        The new inclusive indexes by the position in `ranges`, in window order. Dropped ranges are missing.
     """
     last = length - 1
     clipped = sorted((min(max(start, 0), last), min(max(end, 0), last), n) for n, (start, end) in enumerate(ranges))

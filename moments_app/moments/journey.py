@@ -1,7 +1,7 @@
-"""The journey of a person up to some turns: dated headlines of the latest moments, in time order.
+"""The journey: a person's latest moments before some turns, as dated sentences in time order.
 
-It is derived without a model, and stored with the last moment of each build, so it outlives the session. An engine
-receives the moments that are earlier in time, even if they were built later.
+It is derived without a model, and stored with the last moment of each build, so it outlives the session. It contains
+the moments that are earlier in time, even if they were built later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from moments_app.engines.extractive.language import sentences
 from moments_app.models import Moment
 from sessions_app.models import Session
 
-JOURNEY_MAX = 700  # characters
-STEP_MAX = 80  # characters about one moment
-# Finds the moments before each place. Their number and the first one are read with an index only: two bounded reads,
-# and one as long as the chain. Former moments of the place's own turns are not before it.
+JOURNEY_MAX = 700  # maximum characters
+STEP_MAX = 80  # maximum characters of a moment's sentence
+# Finds the moments before each place. Their number and the first moment come from two bounded reads of an index, and
+# one that is as long as the chain. Former moments of the place's own turns are left out.
 BEFORE_SQL = f"""
 SELECT place.number, place.count, place.since, near.id, near.name, near.summary, near.starts_at, near.ends_at,
     near.first_sequence
@@ -47,28 +47,27 @@ ORDER BY place.number, near.ends_at DESC, near.first_sequence DESC, near.id DESC
 """  # noqa: S608 (constants)
 
 
-Headlines = Mapping[int, tuple[str, str]]  # name and summary of moments, by primary key
+Headlines = Mapping[int, tuple[str, str]]  # names and summaries of moments, by primary key
 
 
 @dataclass(frozen=True)
 class KnownBefore:
-    """The journey before some turns, and the headlines of its moments."""
+    """The journey before some turns, and the headlines from which it was derived."""
 
     journey: Journey
     headlines: Headlines
 
     def holds(self) -> bool:
-        """Return whether these moments still exist unchanged."""
         return are_current(self.headlines)
 
 
 @dataclass(frozen=True)
 class Place:
-    """The position of some turns in a person's time.
+    """The place of some turns in a person's time.
 
     Args:
-        session: primary key of their session.
-        sequence: sequence of the first turn; moments from there on are derived from these turns, or are later.
+        session: primary key of the turns' session.
+        sequence: sequence of the first turn. Moments of this session from there on are left out.
         until: the time of the last turn.
     """
 
@@ -93,17 +92,17 @@ class Told:
 
     @property
     def order(self) -> tuple[datetime, int, bool, int]:
-        """Its place in the chain. Unsaved moments come after saved ones."""
+        """The sort key in the chain. Unsaved moments come after saved ones."""
         return self.moment.ends_at, self.sequence, self.pk is None, self.pk or 0
 
 
 @dataclass(frozen=True)
 class Before:
-    """A person's moments before some turns.
+    """The moments of a person before some turns.
 
     Args:
-        latest: newest first.
-        count: the total number.
+        latest: the latest moments, newest first.
+        count: the number of all moments.
         since: the start of the first moment.
     """
 
@@ -112,16 +111,16 @@ class Before:
     since: datetime | None = None
 
     def with_new(self, new: Sequence[Told], until: datetime) -> "Before":
-        """Return it with unsaved moments that ended by a time."""
+        """Return a copy with those unsaved moments that ended by `until`."""
         added = [one for one in new if one.moment.ends_at <= until]
         begun = [one.moment.starts_at for one in added] + ([self.since] if self.since else [])
-        # Of moments that ended at the same time, the last ones are the newest.
+        # If several moments ended at the same time, the last ones are the newest.
         latest = sorted([*reversed(added), *self.latest], key=lambda one: one.order, reverse=True)
         return replace(self, latest=latest, count=self.count + len(added), since=min(begun, default=None))
 
     @property
     def known(self) -> KnownBefore:
-        """Return the part of them that an engine receives."""
+        """The journey and headlines that an engine receives."""
         shown = self.latest[:RECENT_MOMENTS]
         journey = Journey([one.moment for one in shown], self.count, self.since)
         return KnownBefore(journey, {one.pk: (one.moment.name, one.moment.summary) for one in shown if one.pk})
@@ -134,13 +133,13 @@ def are_current(headlines: Headlines) -> bool:
 
 
 def told(journey: Journey) -> str:
-    """Return the start, the number of moments, and a dated line for each of the latest. Drop the oldest if too many."""
+    """Return the journey as text: the period, the number of moments, and the latest ones that fit, in time order."""
     first, last = (
         f"{time:%Y-%m-%d}" for time in (journey.since or journey.moments[-1].starts_at, journey.moments[0].ends_at)
     )
     when = first if first == last else f"{first} to {last}"
     text = ""
-    for step in map(_step, journey.moments):  # latest first
+    for step in map(_step, journey.moments):  # newest first
         if len(step) + len(text) > JOURNEY_MAX:
             break
         text = f"{step} {text}".strip()
@@ -148,7 +147,7 @@ def told(journey: Journey) -> str:
 
 
 def _step(moment: KnownMoment) -> str:
-    """Return one moment as a line: its day, its name, and the first sentence of its summary, or the start of it."""
+    """Return a moment as text: its day, its name, and the first sentence of its summary, shortened."""
     said = next(iter(sentences(moment.summary)), " ".join(moment.summary.split()))
     if len(said) > STEP_MAX:
         said = f"{said[:STEP_MAX].rsplit(' ', 1)[0]} …"
@@ -156,7 +155,7 @@ def _step(moment: KnownMoment) -> str:
 
 
 def known_before(session: Session, sequence: int, until: datetime) -> KnownBefore:
-    """Return the headlines of a person's moments from before some turns; see `Place`."""
+    """Return the journey before some turns; see `Place`."""
     [before] = before_each(session.user_id, [Place(session.pk, sequence, until)])
     return before.known
 
@@ -166,7 +165,7 @@ def before_each(user: int, places: Sequence[Place]) -> list[Before]:
 
     Args:
         user: primary key of the person.
-        places: places in their sessions.
+        places: places in sessions of the person.
     """
     values: dict[str, Any] = {"user": user, "sessions": [place.session for place in places]}
     values |= {"sequences": [place.sequence for place in places], "untils": [place.until for place in places]}

@@ -1,4 +1,4 @@
-"""The partition event: a marker that compaction leaves in a session, written for the model that reads it."""
+"""Partition events: boundaries in a session, with a text for the model that reads the session."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from django.utils import timezone
 from moments_app.engines.calls.moments import RECENT_MOMENTS
 from moments_app.models import Moment
 from moments_app.models.moment import LATEST_MOMENTS
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.models import Message, Session
 from sessions_app.text.length import estimate_tokens
 
@@ -35,11 +35,11 @@ class PartitionEvent:
 
     @classmethod
     def of_build(cls, moments: Sequence[Moment], *, journey: str, session: Session) -> Self:
-        """Describe a build of moments.
+        """Return the event for a build of moments.
 
         Args:
             moments: its stored moments, oldest first.
-            journey: the person's journey up to here.
+            journey: the person's journey, including these moments.
         """
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
         topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:2]))[:TOPICS_NAMED]
@@ -54,12 +54,12 @@ class PartitionEvent:
 
     @classmethod
     def of_digest(cls, context: str, lessons: Sequence[str], turns: range, *, session: Session, cleared: bool) -> Self:
-        """Describe a digest. It is a system message, which a client replays before all others.
+        """Return the event for a digest. It is a system message, which a client sends before all others.
 
         Args:
             context: what a model needs to know to continue.
             turns: the sequences of the replaced turns.
-            cleared: whether the session went quiet. Then none of its turns is live.
+            cleared: whether the session went idle. Then no turn is live.
         """
         fields: dict[str, object] = {
             "context": context,
@@ -71,12 +71,12 @@ class PartitionEvent:
         return cls(session, CLEARED if cleared else DIGEST, fields, Message.Role.SYSTEM)
 
     def leave(self, sequence: int) -> Message:
-        """Write the event right after the turn with this sequence, with the turn's date."""
+        """Store the event right after the turn with this sequence. It gets the turn's time."""
         [message] = leave_each([(self, sequence)])
         return message
 
     def payload(self, latest: Sequence[str]) -> dict[str, object]:
-        """Return the payload, including the fields that every event has.
+        """Return the payload with the fields that all events have.
 
         Args:
             latest: keys of the person's latest moments.
@@ -92,13 +92,13 @@ class PartitionEvent:
 
 
 def leave_each(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
-    """Write events into one person's sessions, each right after the turn with its sequence, with the turn's date."""
+    """Store events in one person's sessions, each right after the turn with its sequence. They get the turns' times."""
     user = events[0][0].session.user_id
     said_at = _said_at(user, [(event.session.pk, sequence) for event, sequence in events])
     keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
     latest = list(keys[:LATEST_MOMENTS])
     left = [_message(event, sequence, latest, said_at[event.session.pk, sequence]) for event, sequence in events]
-    served_lines.keep(user, [message.content for message in left])
+    platform_text.keep(user, [message.content for message in left])
     return Message.objects.bulk_create(left)
 
 
@@ -127,9 +127,10 @@ def _message(event: PartitionEvent, sequence: int, latest: Sequence[str], said_a
 
 
 def known_at(event: Message | None) -> str:
-    """Return what is known about the turns before a partition event: a digest's context, or else moments' summaries.
+    """Return what is known about the turns before a partition event: a digest's context, or summaries of moments.
 
-    Uses only the event's session, so withdrawals in other sessions don't affect data derived from this text.
+    The text depends only on the event's own session. So withdrawals in other sessions don't affect what is derived from
+    it.
     """
     if event is None:
         return ""
@@ -144,16 +145,16 @@ def _said_by_moments(event: Message) -> str:
 
 
 def rewrite(event: Message, payload: dict[str, Any]) -> None:
-    """Replace the payload of an existing partition event, and the text derived from it."""
+    """Replace the payload of a stored partition event, and update its text."""
     event.payload = payload
     event.content = fenced(payload)
     event.tokens = estimate_tokens(event.content)
-    served_lines.keep(event.user_id, [event.content])
+    platform_text.keep(event.user_id, [event.content])
     event.save(update_fields=["payload", "content", "tokens"])
 
 
 def fenced(payload: dict[str, object]) -> str:
-    """Return the payload as text, one field per line, with JSON values that can't leave their line or the fence."""
+    """Return the payload as text, one field per line. No value can start a new line or end the text."""
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in payload.items()]
     body = "\n".join(lines).replace("[/TOOL", "\\u005b/TOOL").replace("[TOOL", "\\u005bTOOL")
     return f"[TOOL RESULT: {TOOL_NAME}]\n{body}\n[/TOOL RESULT]"

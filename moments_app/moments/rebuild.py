@@ -1,7 +1,7 @@
 """`rebuild_moments`: rebuild a session's moments with the current prompt and engine.
 
-Each run repeats one build, in conversation order, and replaces its moments in one transaction. So a failing engine
-leaves the moments unchanged.
+Each run repeats one build and replaces its moments, in one transaction. Runs follow the order of the conversation. If
+the engine fails, the moments remain unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -39,23 +39,22 @@ from moments_app.moments.journey import known_before
 from moments_app.moments.partition import PartitionEvent, rewrite
 from sessions_app.models import Message, Session, UserProfile
 
-FROM_SEQUENCE = "from_sequence"  # in a job's params: moments before this sequence are already rebuilt
+FROM_SEQUENCE = "from_sequence"  # key in params: moments before this turn are already rebuilt
 
 
 @dataclass(frozen=True)
 class RebuildInput(ProcessInput):
-    """The input of a run.
+    """The input of a rebuild.
 
     Args:
-        build: the input as for `build_moments`.
-        replaced: primary keys of the moments to replace, with the time of their last change.
+        build: the input of the build that is repeated.
+        replaced: the times of the last change of the moments to replace, by primary key.
     """
 
     build: BuildInput
     replaced: dict[int, datetime]
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with another prompt."""
         return replace(self, prompt_version=version, build=self.build.with_prompt(version))
 
 
@@ -71,7 +70,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
         return builder()
 
     def claim(self, job: Job) -> RebuildInput | Skipped:
-        """Read the turns of the first build that has to be repeated."""
+        """Read the turns of the first build to repeat."""
         session = session_of(job)
         corrections = Correction.objects.for_user(session.user).state()
         sequence: int = job.params.get(FROM_SEQUENCE, 0)
@@ -120,7 +119,10 @@ class RebuildMoments(Process[RebuildInput, Built]):
 
 
 def built_together(session: Session, sequence: int) -> list[Moment]:
-    """Return the first moments since a sequence that one build created, up to a gap: deleted ones must not return."""
+    """Return the first moments from a sequence on that one build created, up to a gap.
+
+    A gap may be a deleted moment, which must not return.
+    """
     start = max(sequence, session.kept_from_sequence)
     own = session.moments.filter(user_id=session.user_id, first_sequence__gte=start).order_by("first_sequence")
     found: list[Moment] = []
@@ -162,7 +164,7 @@ def _input(session: Session, moments: list[Moment], shown: list[Message], correc
 
 
 def _rewrite_events(session: Session, old: set[str], moments: list[Moment], journey: str) -> None:
-    """Make the session's partition events name the new moments, and remove the old ones from other rows."""
+    """Replace the old moments with the new ones in the session's partition events. Remove their keys elsewhere."""
     for event in session.messages.partitions().filter(payload__moment_keys__has_any_keys=list(old)):
         payload = event.payload or {}
         left = set(payload["moment_keys"]) - old

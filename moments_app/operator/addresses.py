@@ -1,4 +1,4 @@
-"""Find the pages of the addresses in contexts and receipts, and name their rows in words."""
+"""Find the admin pages of `rem://` addresses, and describe their rows in words."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from sessions_app.people.provenance import Provenance, declared
 SESSIONS = "rem://sessions/"
 
 
-# By the start of an address: the words for its row, which may contain the rest of the address.
+# Descriptions by the start of an address. `{}` is replaced by the rest of the address.
 NAMES = {
     "rem://moments/key/": "the moment {}",
     "rem://atoms/": "an item",
@@ -27,7 +27,7 @@ NAMES = {
     "rem://prompts/": "the prompt {}",
     "rem://users/": "the profile",
 }
-# The columns that name a row: its kind, its time, and its source turn by session and sequence, or by primary key.
+# The columns that describe a row: kind, time, and source turn, either by session and sequence or by primary key.
 COLUMNS: dict[str, "Field[Any, Any]"] = {
     "kind": TextField(),
     "time": DateTimeField(),
@@ -36,7 +36,7 @@ COLUMNS: dict[str, "Field[Any, Any]"] = {
     "turn": BigIntegerField(),
 }
 _SOURCE = F("source_session__session_id")
-# Rows of other tables are named by their kind alone. A row without a kind is named by its address.
+# Rows of other tables are described by their kind. A row without a kind is described by its address.
 _NAMED_BY: dict[type[Model], dict[str, F | Value]] = {
     MemoryAtom: {"kind": F("atom_type"), "time": F("formed_at"), "turn": F("source_message_ids__0")},
     Moment: {"kind": Value("moment"), "time": F("ends_at"), "session": _SOURCE, "sequence": F("first_sequence")},
@@ -52,8 +52,8 @@ class Source:
     """The row at an address.
 
     Args:
-        name: its name, in words.
-        url: its page; blank if there is none.
+        name: a description in words.
+        url: the admin page; blank if there is none.
     """
 
     ref: str
@@ -74,7 +74,7 @@ class _Row(NamedTuple):
 
 
 def name_of_source(ref: str) -> str:
-    """Return the name of the row at an address, using only the address."""
+    """Describe the row at an address, using only the address."""
     session, is_turn, sequence = ref.removeprefix(SESSIONS).rpartition("/messages/")
     if ref.startswith(SESSIONS):
         return f"turn {sequence} of {session}" if is_turn else f"the summary of {_session_id(ref)}"
@@ -83,10 +83,10 @@ def name_of_source(ref: str) -> str:
 
 
 class Pages:
-    """Finds the page and the name of an address. All addresses are looked up with two queries.
+    """The pages and descriptions of some addresses, looked up with two queries.
 
     Args:
-        user: the person for whom the addresses were written; addresses of shards belong to no person.
+        user: the person whose contexts contain the addresses.
     """
 
     def __init__(self, user: UserProfile, refs: Collection[str]) -> None:
@@ -115,8 +115,8 @@ class Pages:
         return {_session_id(ref) for ref in self._refs if ref.startswith(SESSIONS)}
 
     def _of_table(self, table: Provenance, user: UserProfile) -> QuerySet[Any, Any] | None:
-        """Return a table's rows that a context of the person may contain: their own, and those of shards."""
-        assert table.address is not None  # see `__init__`
+        """Return the rows of a table at addresses: the person's rows, and those of shards."""
+        assert table.address is not None  # because `__init__` selects tables with an address
         start, field = table.address
         may_be_shared = table.model._meta.get_field(table.person).null
         theirs = Q(user=user) | Q(user=None) if may_be_shared else Q(user=user)
@@ -125,13 +125,13 @@ class Pages:
     def _rows(
         self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "", wanted: Collection[str] | None = None
     ) -> QuerySet[Any, Any] | None:
-        """Return the rows of a kind to which addresses refer, with the columns of a `_Row`. None if no address does.
+        """Return the rows of a kind at addresses, with the columns of `_Row`. None if no address is of this kind.
 
         Args:
-            rows: the person's rows of this kind.
+            rows: the rows of this kind that the addresses may refer to.
             field: the field that follows the prefix in an address.
-            among: the start of the addresses, if the field has the whole address.
-            wanted: values of the field; None: the text after the prefix.
+            among: the start of the addresses, if the field contains the whole address.
+            wanted: the values to find. Default: the parts of the addresses after the prefix.
         """
         if wanted is None:
             wanted = {ref.removeprefix(prefix) for ref in self._refs if ref.startswith(among or prefix)}
@@ -153,7 +153,7 @@ class Pages:
         )
 
     def of(self, ref: str) -> str:
-        """Return the page of an address; blank if there is none or it was deleted."""
+        """Return the URL of the page; blank if there is none, or the row was deleted."""
         pk = self._sessions.get(_session_id(ref)) if ref.startswith(SESSIONS) else None
         if pk is None:
             return self._urls.get(ref, "")
@@ -162,7 +162,7 @@ class Pages:
         return turn_url(pk, int(ref.rsplit("/", 1)[1]))
 
     def source(self, ref: str) -> Source:
-        """Return the row at an address."""
+        """Return the row at an address, marked if it was deleted."""
         url, name = self.of(ref), self._names.get(ref) or name_of_source(ref)
         return Source(ref, name if url or not ref else f"{name} (deleted)", url)
 
@@ -172,13 +172,13 @@ def _order(row: _Row) -> int:
 
 
 def _places_of(user: UserProfile, rows: Collection[_Row]) -> dict[int, tuple[str, int]]:
-    """Return the session and the sequence of the person's turns to which the rows refer."""
+    """Return the session id and the sequence of source turns, by primary key."""
     turns = Message.objects.filter(user=user, pk__in={row.turn for row in rows if row.turn})
     return {pk: (session, n) for pk, session, n in turns.values_list("pk", "session__session_id", "sequence")}
 
 
 def _named(row: _Row, places: Mapping[int, tuple[str, int]]) -> str:
-    """Return a row in words: `fact, 21 Nov, from chat-1 turn 4`."""
+    """Describe a row in words: `fact, 21 Nov, from chat-1 turn 4`."""
     session, sequence = places.get(row.turn or 0, (row.session, row.sequence))
     turn = "" if sequence is None else f" turn {sequence}"
     return f"{row.kind}{_day(row.time)}" + (f", from {session}{turn}" if session else "")
@@ -191,6 +191,6 @@ def _day(time: datetime | None) -> str:
 
 
 def _session_id(ref: str) -> str:
-    """Read the id from the address of a turn, or of a session's summary. The id may contain slashes."""
+    """Return the session id in the address of a turn or a summary. The id may contain slashes."""
     path = ref.removeprefix(SESSIONS)
     return path.removesuffix("/summary") if path.endswith("/summary") else path.rsplit("/messages/", 1)[0]

@@ -9,29 +9,23 @@ from django.http import HttpRequest
 
 
 class AsOfForm(forms.Form):
-    """The day whose end is the requested time."""
-
     as_of = forms.DateField(required=False)
 
 
 @dataclass(frozen=True)
 class AsOf:
-    """The requested time: the end of a day.
-
-    Args:
-        form: the submitted form.
-    """
+    """The point in time for which a page shows memory: the end of a chosen day, or now."""
 
     form: AsOfForm
 
     @classmethod
     def of(cls, request: HttpRequest) -> Self:
-        """Read it from a request's URL."""
+        """Read the day from the request's query string."""
         return cls(AsOfForm(request.GET))
 
     @property
     def day(self) -> date | None:
-        """The day; None: now."""
+        """The chosen day; None: now."""
         return self.form.cleaned_data.get("as_of") if self.form.is_valid() else None
 
     @property
@@ -41,10 +35,10 @@ class AsOf:
 
     @property
     def query(self) -> str:
-        """The query string that keeps the day; blank: now."""
+        """The query string for links that keep the day; blank: now."""
         return f"?as_of={self.day}" if self.day else ""
 
     @property
     def more(self) -> str:
-        """The part to append to an existing query string."""
+        """The same parameter, to append to an existing query string."""
         return self.query.replace("?", "&")

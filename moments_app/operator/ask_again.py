@@ -19,16 +19,15 @@ PURPOSE = f"{TRIAL}trace"
 SECONDS = 60.0
 ANSWER_BYTES = 1_000_000
 FORMAT = "xml"
-LineName = tuple[str, int]  # a line, by its layer and its place in the layer
+LineName = tuple[str, int]  # the layer of a line, and the line's index in the layer
 
 
 def can_ask_again() -> bool:
-    """Return whether an upstream is configured."""
     return bool(settings.CHAT.upstream_base_url)
 
 
 def ask_again(kept: KeptContext, left_out: Collection[LineName], *, model: str) -> str:
-    """Return the upstream's answer for the rest of a context.
+    """Send a context without some of its lines to the upstream model, and return the answer.
 
     Args:
         left_out: the lines to leave out.

@@ -7,8 +7,8 @@ from moments_app.context.layers import LAYERS
 from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.operator.addresses import Pages, Source
 
-BAR = 1000  # width of a bar, in its own units
-COLORS = 11  # of layers, in tokens.css
+BAR = 1000  # width of a bar's viewBox
+COLORS = 11  # number of layer colors in tokens.css
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ShownLayer:
     Args:
         key: its name in a context.
         share: its share of the bar, in percent.
-        start, width: of its part of the bar.
+        start, width: the position and width of its part of the bar, out of `BAR`.
     """
 
     key: str
@@ -49,7 +49,7 @@ class ShownLayer:
 
     @property
     def number(self) -> int:
-        """Its place in a context."""
+        """Its position among all layers."""
         return list(LAYERS).index(self.key)
 
     @property
@@ -63,7 +63,7 @@ def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[
 
     Args:
         pages: finds the pages of the lines.
-        whole: the tokens of the whole bar.
+        whole: the number of tokens that the whole bar stands for.
     """
     shown, start = [], 0
     for layer in layers:

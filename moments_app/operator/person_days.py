@@ -1,7 +1,7 @@
 """A person's days: what happened on each of them, newest first, a page at a time.
 
-One statement reads the latest events of each kind before a position, each kind through its own index, so a page costs
-the same anywhere in the history. Moments and facts are dated by their source turns, sessions by their last turn, and
+One query reads the latest events of each kind before a position, each kind through its own index, so a page costs the
+same anywhere in the history. Moments and facts are dated by their source turns, sessions by their last turn, and
 summaries and retractions by their creation.
 """
 
@@ -91,7 +91,7 @@ class Place:
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Read a place from a URL parameter; None if the parameter is invalid."""
+        """Parse a position from a URL parameter; None if the parameter is invalid."""
         at, kind, pk = (*text.split(","), "", "")[:3]
         try:
             time_of = parse_datetime(at)
@@ -110,7 +110,7 @@ class Happening:
     """An event.
 
     Args:
-        kind: its place in `KINDS`.
+        kind: its index in `KINDS`.
         session, session_name: its session; None if it belongs to no session.
     """
 
@@ -123,12 +123,10 @@ class Happening:
 
     @property
     def name(self) -> str:
-        """The name of its kind on the page."""
         return KINDS[self.kind].name
 
     @property
     def place(self) -> Place:
-        """Its position among all events."""
         return Place(self.at, self.kind, self.pk)
 
 
@@ -138,7 +136,7 @@ class DaysPage:
 
     Args:
         events: latest first.
-        older: the place before which the next page starts; None if there is no next page.
+        older: the position of the last event, after which the next page starts; None if there is no next page.
     """
 
     events: Sequence[Happening]
@@ -169,7 +167,7 @@ def days_of(
 
     Args:
         sees: returns whether the operator may see the rows of a table.
-        before: the place before which the page ends; None: the page starts with the latest event.
+        before: the page has only events earlier than this position; None: it starts with the latest event.
         until: excludes later events.
     """
     rows = [_rows(number, user, before, until) for number, kind in enumerate(KINDS) if sees(kind.model)]
@@ -182,7 +180,7 @@ def days_of(
 
 
 def _end_of_days(events: Iterable[Happening]) -> int:
-    """Return the number of events to show, so that a page has at most `DAYS` days."""
+    """Return how many events to show. A page has at most `DAYS` days."""
     days = [list(of_day) for _, of_day in groupby(events, key=lambda event: event.at.date())]
     return sum(map(len, days[:DAYS]))
 
@@ -207,7 +205,7 @@ def _rows(number: int, user: UserProfile, before: Place | None, until: datetime 
 
 
 def _earlier(rows: QuerySet[Any], kind: Kind, number: int, before: Place | None) -> QuerySet[Any]:
-    """Return the rows that come after a place. The separate condition on the time lets PostgreSQL use the index."""
+    """Return the rows earlier than a position. The separate condition on the time lets PostgreSQL use the index."""
     if before is None:
         return rows
     if number < before.kind:

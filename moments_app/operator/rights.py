@@ -19,5 +19,4 @@ RETRACT_DIRECTLY = ("moments_app.add_retraction", *SEE_MEMORY)
 
 
 def may_retract_directly(request: HttpRequest) -> bool:
-    """Return whether the operator may retract directly written items."""
     return request.user.has_perms(RETRACT_DIRECTLY)

@@ -11,13 +11,13 @@ from django.urls import reverse
 
 from moments_app.models import Moment, Retraction
 from moments_app.moments.partition import CLEARED, DIGEST
-from sessions_app.admin.views.base import may_see
+from sessions_app.admin.views import may_see
 from sessions_app.models import Message
 from sessions_app.retention.read_archived import with_text
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Session compacted", CLEARED: "Session cleared"}
 LINKED = (Message.Role.USER, Message.Role.ASSISTANT)
-COLORS = 8  # of moments; adjacent moments have different colors
+COLORS = 8  # number of moment colors; adjacent moments have different colors
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,12 @@ class TurnLink:
     permission: str
 
     def of(self, message: Message) -> "ShownLink":
-        """Return the link of a turn."""
         url = f"{reverse(self.view, args=[message.session_id])}?turn={message.sequence}"
         return ShownLink(self.text, self.label.format(message.sequence), url)
 
 
 @dataclass(frozen=True)
 class ShownLink:
-    """A link of one turn."""
-
     text: str
     label: str
     url: str
@@ -99,12 +96,10 @@ class Entry:
 
     @property
     def color(self) -> int | None:
-        """The number of the moment's color."""
         return self.moment.pk % COLORS if self.moment else None
 
     @property
     def payload(self) -> str:
-        """The structured content as formatted text."""
         if self.message.payload is None:
             return ""
         return json.dumps(self.message.payload, ensure_ascii=False, indent=2)
@@ -184,7 +179,7 @@ def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, 
 
 
 def _retractions(messages: Sequence[Message]) -> dict[datetime, Retraction]:
-    """Read retractions by their time, which their turns record."""
+    """Return the turns' retractions by time. Each retracted turn records the time of its retraction."""
     times = {message.retracted_at for message in messages if message.retracted_at}
     sessions = {message.session_id for message in messages}
     found = Retraction.objects.filter(session_id__in=sessions, created_at__in=times) if times else ()

@@ -39,7 +39,7 @@ OPERATOR = "operator:"
 
 @transaction.atomic
 def install_shipped_prompts(**_: Any) -> None:
-    """Add new shipped prompts and activate them, in one transaction."""
+    """Add new shipped prompts. Activate each of them, unless an operator's version is active."""
     for uri, (name, purpose) in _SHIPPED.items():
         given = {"name": name, "purpose": purpose}
         resource, _created = PromptResource.objects.update_or_create(uri=uri, application=None, defaults=given)
@@ -58,7 +58,7 @@ class NotApproved(Conflict):
 
 
 def is_second_asked() -> bool:
-    """Return whether another editor must activate a version."""
+    """Return whether the site requires another editor to activate a version."""
     return bool(settings.PROMPT_APPROVAL == "second")
 
 
@@ -69,10 +69,11 @@ def with_line_breaks(content: str) -> str:
 
 @transaction.atomic
 def put_in_force(version: PromptVersion, *, by: str) -> None:
-    """Activate a version from the next job on. An active version stays unchanged.
+    """Activate a version of a prompt. Jobs that start from now on use it.
+
+    Do nothing if the version is active already.
 
     Args:
-        version: a version of a prompt.
         by: `operator:…` or `key:…`.
 
     Raises:
@@ -89,7 +90,7 @@ def put_in_force(version: PromptVersion, *, by: str) -> None:
 
 
 def _check_approval(version: PromptVersion, by: str) -> None:
-    """Check that a version is activated by a person other than its author."""
+    """Raise `NotApproved` unless an operator other than the author activates the version."""
     if not by.startswith(OPERATOR):
         raise NotApproved(f"An API key can't approve a version. Ask an operator to activate version {version.number}.")
     if version.created_by == by:

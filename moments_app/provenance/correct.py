@@ -35,17 +35,17 @@ from moments_app.streams.known_people import link_corrected
 from moments_app.streams.texts import merged_text, take_out_lines, write_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.same import Rewording, without
+from moments_app.turns.rewording import Rewording, without
 from sessions_app.database.sql import insert_unless_there, lock_rows
 from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
-FOUND = 100  # results of the search for matching texts
+FOUND = 100  # maximum results of the search for matching texts
 CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
 ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
-OF_LINES = ("engine", "job", "prompt_version", "consolidated_at")  # what wrote a line
-TEXTS = ("summary", "detail")  # of a moment
+OF_LINES = ("engine", "job", "prompt_version", "consolidated_at")  # columns that record what wrote a line
+TEXTS = ("summary", "detail")  # text columns of a moment
 
 
 class CannotCorrect(Refusal):
@@ -73,7 +73,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Order:
-    """A change of a fact."""
+    """An instruction to correct, end or withdraw a fact."""
 
     kind: str
     after: str = ""
@@ -86,7 +86,6 @@ def correcting(content: str) -> Order:
 
 
 def ending(valid_until: datetime | None = None) -> Order:
-    """Return the order to end a fact."""
     return Order(Correction.Kind.ENDED, valid_until=valid_until or timezone.now())
 
 
@@ -96,7 +95,7 @@ def withdrawing() -> Order:
 
 
 def preview(fact: MemoryAtom, order: Order) -> list[Change]:
-    """Return everything that says the same thing, before and after the change. Uses a constant number of statements.
+    """Return everything that says the same thing, before and after the change. Runs a constant number of queries.
 
     Raises:
         CannotCorrect: the fact belongs to no person, was corrected already, or says this already.
@@ -116,7 +115,7 @@ def said_elsewhere(fact: MemoryAtom) -> list[Change]:
 
 
 def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
-    """Return the fact itself, and everything else that says the same thing."""
+    """Return the fact itself first, then everything else that says the same thing."""
     rewording = Rewording(fact.content, order.after)
     found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
@@ -151,7 +150,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         valid_until=order.valid_until,
         requested_by=requested_by,
     )
-    changes.sort(key=lambda change: change.kind != STREAM)  # before the items that the lines contain end
+    changes.sort(key=lambda change: change.kind != STREAM)  # change texts before the items in their lines end
     correction.changes = [_do(change, correction, user) for change in changes]
     _move_parts(correction)
     EpisodeDraft.objects.filter(user=user).delete()  # builds draft them again, from the corrected facts
@@ -290,7 +289,7 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
 
 
 def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
-    """Return marks for the turns that say what was wrong, which are then read as corrected.
+    """Return a mark for each turn that states the wrong fact. Engines then read the turn as corrected.
 
     The source turns of the fact may use other words: "Oscar, my guinea pig".
     """
@@ -324,7 +323,10 @@ def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, 
 
 
 def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
-    """End a fact, and replace it with the corrected one, which is stored verbatim. Return it if it is new."""
+    """End a fact, and replace it with the corrected one. The text of the correction is stored verbatim.
+
+    Return the replacement if it is new.
+    """
     atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
     cause, is_line = Cause(correction.requested_by, correction.reason), atom.position is not None
     is_wrong = correction.kind != Correction.Kind.ENDED

@@ -73,8 +73,8 @@ class Coverage:
         in_moments: in exactly one moment each.
         live: in the live window of their session.
         digested: covered by a digest, and waiting for the next build or for settling.
-        queued, held, failed: in a job that is due or running, that waits for a backoff or an engine, or that failed.
-        left_out: of a deleted moment: memory of them is unwanted.
+        queued, held, failed: in a job that is due or running; that waits for a backoff or an engine; or that failed.
+        left_out: in a deleted moment, so they should not be in memory.
         archived: no longer in the transcript, by retention.
         retracted: stored, but no longer used.
         missing: without a place. Must be 0.
@@ -99,7 +99,7 @@ class Coverage:
 
     @property
     def is_whole(self) -> bool:
-        """True if every turn has a place."""
+        """True if every turn has a place, and all counters agree with the rows."""
         return not self.missing and not self.miscounted
 
 
@@ -124,7 +124,7 @@ def coverage(user: UserProfile | None = None) -> Coverage:
 
 
 def uncovered(user: UserProfile | None = None) -> list[Session]:
-    """Return up to `NAMED` sessions with turns that nothing will put into moments automatically, oldest turn first."""
+    """Return up to `NAMED` sessions with turns that no job will put into moments, oldest turn first."""
     found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=["failed", "missing"], most=NAMED)]
     sessions = Session.objects.select_related("user").in_bulk(found)
     return [sessions[pk] for pk in found if pk in sessions]

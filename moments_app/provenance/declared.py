@@ -1,4 +1,4 @@
-"""Declares the tables of a person's memory: their owner, their sources, and how they are exported and imported."""
+"""Declare the tables of a person's memory: their owner, their sources, and how they are exported and imported."""
 
 from typing import Annotated, Any, Literal
 
@@ -69,22 +69,22 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
-from moments_app.summaries.roll import RollSummary
+from moments_app.summaries import RollSummary
 from sessions_app.people.export_format import File, Name, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
 MADE_OF_OTHERS = "it is derived from other rows, and is rebuilt"
 NO_TEXT = "it contains addresses, sizes or hashes, but no text"
 OF_RETRACTION = "it records retractions"
-# Of moments in exports from before an engine wrote the field.
+# Values for moments in exports made before engines wrote these fields.
 BLANK = {field.name: field.get_default() for field in Episode._meta.local_fields if field.blank}
-# Of facts in exports from before facts had times.
+# Values for facts in exports made before facts had times.
 UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
 UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
 UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
-# Of facts in exports from before facts had kinds. Both are read again from the text.
+# Values for facts in exports made before facts had kinds. Both kinds are derived again from the text.
 UNKNOWN_KIND: dict[str, object] = {"kind": "", "about_kind": "", "about": None, "speaker": ""}
-# Of facts in exports from before the lines of texts were statements.
+# Values for facts in exports made before the lines of texts were statements.
 NO_LINES: dict[str, object] = dict.fromkeys(("merged_into", "position", "consolidated_at"))
 
 declare(

@@ -10,10 +10,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Exists, Min, Model, OuterRef, Q, QuerySet
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import Exists, ForeignKey, Min, Model, OuterRef, Q, QuerySet
 
 from moments_app.models import (
     Correction,
+    Entity,
     EpisodeDraft,
     Job,
     KnownPerson,
@@ -21,17 +23,18 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     Release,
+    StatementChange,
     Summary,
 )
 from moments_app.moments.delete import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
-from moments_app.provenance.withdrawal import resting_on
 from moments_app.streams.texts import first_given
 from moments_app.streams.timeline import ended_by
 from sessions_app import lexemes
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
+from sessions_app.people.provenance import Provenance, declared
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,14 @@ class InStreams:
     """Some items of streams, and the rows that depend on them.
 
     Args:
-        atoms: in the order of their table; includes items that were released from others.
-        releases: that depend on one of the atoms.
-        lines: of stream texts, including former ones, since the first consolidation that received one of the atoms.
+        atoms: the items, in the order of their table, including items that were released from others.
+        releases: releases of the atoms.
+        lines: lines of stream texts, including former ones, since the first consolidation that received one of the
+            atoms.
         since: the time of that consolidation, by stream.
         reopened: facts that the atoms, or their source turns, had ended. They are valid again.
-        corrections: of the atoms.
-        people: known only from the atoms.
+        corrections: corrections of the atoms.
+        people: known people without any other statement about them.
         others: rows of other tables, by table, sources first.
     """
 
@@ -76,11 +80,11 @@ class Derived(InStreams):
     Args:
         turns: the turns, which are not retracted yet.
         moments, summaries: in the order of their tables.
-        drafts: of all turns of the session that are in no moment; they are drafted again.
+        drafts: drafts for all turns of the session that are in no moment; these turns are drafted again.
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may include it.
         journeys: other moments with such a journey.
-        ranges: of turns whose formation included one of these turns.
+        ranges: ranges of turns that were formed together with one of these turns.
     """
 
     session: Session
@@ -138,7 +142,6 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
 
 
 def has_any(turns: SequenceRange, sequences: Sequence[int]) -> bool:
-    """Return whether one of the sequences is in a range."""
     return any(turns[0] <= sequence <= turns[1] for sequence in sequences)
 
 
@@ -146,10 +149,12 @@ def has_any(turns: SequenceRange, sequences: Sequence[int]) -> bool:
 
 
 def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[Job]) -> list[Moment]:
-    """Return a session's moments since the first call that had one of these turns. Each call knew the earlier moments.
+    """Return a session's moments since the first call that received one of these turns.
+
+    Each call also received the earlier moments.
 
     Args:
-        formations: formations that had one of them. They may have drafted moments of other turns.
+        formations: formations that received one of the turns. They may have drafted moments of other turns.
     """
     own = session.moments.order_by("first_sequence").select_related("job")
     drafted_by = {job.pk for job in formations}
@@ -170,7 +175,7 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
 
 
 def _any_tells(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
-    """Return whether a moment has words of some turns of its call that its own turns don't have."""
+    """Return whether a moment contains words that occur in these turns but not in the moment's own other turns."""
     said = _stems_of(Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True))
     return any(_tells(moment, session, sequences, said) for moment in moments)
 
@@ -185,12 +190,11 @@ def _tells(moment: Moment, session: Session, sequences: Sequence[int], said: Abs
 
 
 def _stems_of(texts: Iterable[str]) -> frozenset[str]:
-    """Return the stems of texts, as they are indexed."""
     return frozenset(stem for text in texts for stem in lexemes.stems_in(text))
 
 
 def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
-    """Return the person's other moments whose journey was written when these moments were known."""
+    """Return the person's other moments whose journey may include these moments."""
     if not moments:
         return []
     since = min(moment.starts_at for moment in moments)  # earlier, their turns may have been in other moments
@@ -278,7 +282,7 @@ def _range_of(formation: Job) -> SequenceRange:
 
 
 def formations_of(session: Session, sequences: Sequence[int]) -> list[Job]:
-    """Return the formations that had one of these turns."""
+    """Return the formations that received one of these turns."""
     jobs = session.jobs.filter(process=MEMORIES.process, status=Job.Status.COMPLETED).order_by("pk")
     return [job for job in jobs if has_any(_range_of(job), sequences)]
 
@@ -298,7 +302,7 @@ def told_of_lost(parts: Sequence[Derived]) -> str:
     """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
 
     Args:
-        parts: the withdrawn rows of each session, without whole sessions, because these are not rebuilt.
+        parts: the withdrawn rows of each session, except sessions that are withdrawn as a whole and not rebuilt.
     """
     if not parts:
         return ""
@@ -324,3 +328,47 @@ def _deleted(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:
     archived = Message.objects.archived().filter(user_id=user.pk, moment__in=[row.pk for row in old])
     there = set(archived.values_list("moment_id", flat=True))
     return [row for row in old if row.pk not in there]
+
+
+# --- rows of other tables, by the sources that the table declares ---
+
+# This module, `retract.py` and `undo.py` have rules for these tables.
+WITH_RULES = {Correction, Entity, EpisodeDraft, KnownPerson, MemoryAtom, Message, Moment, StatementChange, Summary}
+
+
+def tables_without_rules() -> list[Provenance]:
+    """Return the tables whose rows are withdrawn with their sources. Each table comes after its sources."""
+    return [table for table in declared() if table.is_withdrawn and table.model not in WITH_RULES]
+
+
+def resting_on(
+    withdrawn: Mapping[type[Model], Collection[int]], user: UserProfile | None
+) -> dict[type[Model], list[Model]]:
+    """Return the rows of these tables that have a withdrawn source, by table, in the order of `tables_without_rules`.
+
+    All rows of a job are withdrawn together, because its engine may have used a source anywhere in its answer.
+
+    Args:
+        withdrawn: the primary keys of the withdrawn sources, by table.
+        user: the person of the withdrawn turns; None if there are no turns.
+    """
+    sources, found = dict(withdrawn), {}
+    for table in tables_without_rules():
+        own = table.model._base_manager.order_by("pk")
+        rows = own.filter(_has_source(table, sources, user))
+        if "job" in table.made_of:
+            rows = own.filter(Q(pk__in=rows.values("pk")) | Q(job__in=rows.exclude(job=None).values("job")))
+        found[table.model] = list(rows)
+        sources[table.model] = [row.pk for row in found[table.model]]
+    return found
+
+
+def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]], user: UserProfile | None) -> Q:
+    has = Q(pk__in=())
+    for name in table.made_of:
+        column = table.model._meta.get_field(name)
+        if isinstance(column, ForeignKey):
+            has |= Q(**{f"{name}__in": sources.get(column.related_model, ())})
+        elif isinstance(column, ArrayField) and user:  # primary keys of turns
+            has |= Q(**{f"{name}__overlap": list(sources.get(Message, ())), table.person: user})
+    return has

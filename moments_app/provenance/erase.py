@@ -38,7 +38,7 @@ def forget_contexts(user: UserProfile) -> None:
 
 
 def unlink_calls(user: UserProfile) -> int:
-    """Blank the subjects of engine calls, and return the number of calls. Their costs stay recorded."""
+    """Unlink engine calls from the person's jobs, blank their errors, and return their number. Costs stay recorded."""
     return EngineCall.objects.filter(job__user=user).update(job=None, error="")
 
 
@@ -48,7 +48,6 @@ def forget_words(user: UserProfile) -> None:
 
 
 def count_words_of(user: UserProfile) -> dict[str, int]:
-    """Count the words of a person's vocabulary."""
     return {"words": _words(user).count()}
 
 
@@ -84,9 +83,9 @@ def forget_names(user: UserProfile) -> None:
 
 
 def _retracted_about(user: UserProfile) -> QuerySet[RetractedItem]:
-    """Return retracted items of other people that may name a person, also in another case of letters."""
+    """Return retracted items of other people that may name a person, ignoring case."""
     items = RetractedItem.objects.of(MemoryAtom).filter(user__application=user.application_id).exclude(user=user)
-    # Stored as the text of a list.
+    # `related_users` is stored as a JSON list in a string.
     return items.filter(data__related_users__icontains=json.dumps(user.user_id)).order_by("pk")
 
 
@@ -121,7 +120,7 @@ def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> None:
     is_shared = theirs.filter(is_candidate=False).exists()
     if first:
         if written := shard.atoms.written_since(first).order_by("pk").first():
-            # People may have copied words of the person from it.
+            # An editor may have copied the person's words from the text into these lines.
             shard.atoms.filter(position__isnull=False, engine="", pk__gt=written.pk).delete()
         take_back(shard, first, Cause(REQUESTED_BY))
     theirs.delete()

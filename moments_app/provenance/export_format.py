@@ -191,7 +191,7 @@ class Labels(Column):
 
 
 class Other(Column):
-    """The public number of another atom. It may come later in the file."""
+    """The `atom_id` of another atom, which may come later in the file."""
 
     type, is_column = uuid.UUID | None, False
 

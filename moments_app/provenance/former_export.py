@@ -101,7 +101,7 @@ def _version(version: VersionShape, importing: Importing) -> FormerVersion:
 
 
 def restore_former(importing: Importing) -> None:
-    """Add what an exported profile says but no statement does."""
+    """Add statements for the parts of an exported profile that no statement covers."""
     former = _read(importing)
     there = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
     stream = MemoryStream.objects.ensure_of_person(importing.user, DEFAULT_AGENT)

@@ -17,7 +17,7 @@ from moments_app.moments.build import AGAIN_TO, BuildMoments
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
 from moments_app.streams.form import RANGES_AGAIN, FormMemories
-from moments_app.summaries.roll import RollSummary
+from moments_app.summaries import RollSummary
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
 
@@ -76,7 +76,7 @@ REMAKES = (MOMENTS, MEMORIES)
 
 
 def waiting_remakes(session: Session) -> dict[str, Any]:
-    """Return the params of jobs that still have something to rebuild, by process."""
+    """Return the params of the session's open jobs that may have something to rebuild, by process."""
     waiting = Job.objects.open().filter(session=session, process__in=[remake.process for remake in REMAKES])
     return {job.process: job.params for job in waiting}
 

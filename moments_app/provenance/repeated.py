@@ -19,15 +19,15 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import Func, Q, TextField
 
 from moments_app.models import ContextReceipt
-from moments_app.turns.same import sentences_of
-from moments_app.turns.served_lines import MEMORY_TOOLS
+from moments_app.turns.platform_text import MEMORY_TOOLS
+from moments_app.turns.rewording import sentences_of
 from sessions_app import lexemes
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.message import MessageQuerySet
 
-SHARE = 1 / 3  # of a sentence's words that an answer must have to repeat it
-MOST = 0.8  # of a sentence's words: a text that has them says the same thing, even if other messages have them too
-FEWEST = 2  # words; a shorter sentence is recognized only by a long number
+SHARE = 1 / 3  # minimum share of a sentence's words in an answer that repeats it
+MOST = 0.8  # share of a sentence's words in a text that says the same thing, even if other messages have the words too
+FEWEST = 2  # minimum words of a sentence; a shorter one is recognized only by a long number
 FEW = 50  # maximum number of words in the filter of the query
 DIGITS = 6  # minimum digits of a number that identifies a sentence together with other words of it
 MANY_DIGITS = 8  # minimum digits of a number that identifies a sentence alone
@@ -54,7 +54,6 @@ class Answer:
 
     @property
     def ref(self) -> str:
-        """Its address."""
         return f"rem://sessions/{self.turn.session.session_id}/messages/{self.turn.sequence}"
 
 

@@ -1,8 +1,7 @@
 """`retract`: withdraw some or all turns of a session, and everything derived from them.
 
-One transaction marks the turns, and withdraws everything derived from them. From then on, no engine, context or search
-receives any of it. The same transaction queues the jobs that rebuild data with other sources. Nothing is destroyed:
-withdrawn rows are stored, and `undo` restores them.
+One transaction withdraws all of it, and queues the jobs that rebuild data with other sources. From then on, no engine,
+context or search receives withdrawn data. Nothing is destroyed: withdrawn rows are stored, and `undo` restores them.
 
 Answers that repeat the turns are retracted with them. Answers in other sessions get separate retractions.
 """
@@ -46,7 +45,7 @@ from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
 ARCHIVED = "It is archived. Restore the session first."
-MOST_TURNS = 10_000  # if they are named; a whole session may have more
+MOST_TURNS = 10_000  # maximum turns that are named one by one; a whole session may have more
 
 
 class CannotRetract(Refusal):
@@ -114,7 +113,7 @@ def preview(session: Session, sequences: Sequence[int] | None, *, leave: Collect
     own = _found(session, _with_own(sequences, others.pop(session, [])))
     answering = found_in(others)
     parts = [own, *answering]
-    in_part = answering if sequences is None else parts  # of a whole session, nothing is rebuilt
+    in_part = answering if sequences is None else parts  # a whole session isn't rebuilt
     return Preview(
         turns=sum(found.turns.count() for found in parts),
         moment_keys=[moment.key for found in parts for moment in found.moments],
@@ -202,7 +201,7 @@ def lock_sessions(sessions: Iterable[Session]) -> None:
 
 
 def locked(session_id: int) -> Session:
-    """Return the session with its person, locked and counted as changed, so that running jobs discard their results."""
+    """Lock and return a session with its person. Raise `retraction_count`, so running jobs discard their results."""
     session = Session.objects.locked().get(pk=session_id)
     session.user = locked_person(session.user_id)
     session.retraction_count += 1
@@ -211,7 +210,7 @@ def locked(session_id: int) -> Session:
 
 
 def locked_person(user_id: int) -> UserProfile:
-    """Return the person, locked and counted as changed, which invalidates cached contexts."""
+    """Lock, save and return a person. The save invalidates cached contexts."""
     user = UserProfile.objects.locked().get(pk=user_id)
     user.save(update_fields=["updated_at"])
     return user
@@ -238,7 +237,6 @@ def hold_streams(*items: QuerySet[MemoryAtom]) -> None:
 
 
 def _answers(session: Session, sequences: Sequence[int] | None) -> list[Answer]:
-    """Return the answers that repeat turns."""
     found = _found(session, sequences)
     turns = list(found.turns.order_by("sequence"))
     said = Retracted(
@@ -355,7 +353,6 @@ def _rows(found: InStreams) -> dict[str, Sequence[Model]]:
 
 
 def kind_of(table: type[Model]) -> str:
-    """Return the name of a table's rows in counts."""
     return str(table._meta.verbose_name_plural).replace(" ", "_")
 
 
@@ -434,7 +431,7 @@ def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) 
 
 
 def _given_to(found: InStreams) -> Iterator[MemoryAtom]:
-    """Yield the other atoms that these consolidations may have changed, locked."""
+    """Lock and yield the other atoms that these consolidations may have changed."""
     for stream, time in sorted(found.since.items()):
         given = changed_since(stream, time).exclude(pk__in=_pks(found.atoms))
         yield from given.select_for_update(no_key=True)
@@ -464,7 +461,7 @@ def recount(session: Session) -> None:
 
 
 def _make_again(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
-    """Queue the work that replaces what was withdrawn."""
+    """Queue the jobs that rebuild withdrawn data from its other sources."""
     session, by = found.session, retraction.actor
     if not is_whole:
         if found.moments:
@@ -477,7 +474,6 @@ def _make_again(retraction: Retraction, found: Derived, *, is_whole: bool) -> No
 
 
 def log_event(event: str, retraction: Retraction, actor: str) -> None:
-    """Log an event of a retraction."""
     Event.objects.create(
         type=event,
         actor=actor,

@@ -56,7 +56,6 @@ class Named:
 
     @property
     def ids(self) -> set[uuid.UUID]:
-        """All ids."""
         return {*self.atom_ids, *self.entity_ids}
 
     def atoms(self, owner: Owner) -> MemoryAtomQuerySet:
@@ -193,7 +192,7 @@ def _answers(owner: Owner, found: _Found) -> list[Answer]:
 
 
 def _locked(owner: Owner) -> dict[str, Any]:
-    """Lock the owner, count it as changed, and return the fields of a retraction that name it."""
+    """Lock the owner, invalidate cached contexts, and return the retraction's field for the owner."""
     if isinstance(owner, UserProfile):
         return {"user": locked_person(owner.pk)}
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=owner.pk)

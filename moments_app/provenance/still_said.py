@@ -1,4 +1,4 @@
-"""`still_said`: ask the questions of a retraction again, and find lines of contexts that repeat the retracted text."""
+"""`still_said`: repeat queries after a retraction, and find lines of contexts that repeat the retracted text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from uuid import uuid4
 from django.utils.text import capfirst
 
 from moments_app.context.assemble import ContextRequest, Envelope, assembled
-from moments_app.context.plan import BudgetTooSmall
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.receipts import KeptContext
 from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, RetractedItem, Retraction
 from moments_app.provenance.repeated import Retracted, Sentences
@@ -16,9 +16,9 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.people.provenance import Provenance, declared
 
-MOST_QUESTIONS = 12  # each takes two contexts
-MOST_CHARS = 1_000  # of a question
-NEWEST_RECEIPTS = 500  # that are searched for contexts with the retracted text
+MOST_QUESTIONS = 12  # maximum questions; each takes two contexts
+MOST_CHARS = 1_000  # maximum characters of a question
+NEWEST_RECEIPTS = 500  # newest receipts that are searched for contexts with the retracted text
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _written(retraction: Retraction, table: type[MemoryAtom | Entity]) -> list[R
 
 
 def _questions(retraction: Retraction, said: Retracted, sentences: Sentences) -> Iterator[Question]:
-    """Yield the questions of contexts that had the text, the text itself, and the questions of tables, in turn."""
+    """Yield queries of contexts that had the text, the text itself, and the questions that tables declare, in turn."""
     sources = [
         _of_contexts(retraction, said, sentences),
         (Question(text, "The retracted text") for text in said.texts),
@@ -142,7 +142,7 @@ def _questions(retraction: Retraction, said: Retracted, sentences: Sentences) ->
 
 
 def _of_table(table: Provenance, retraction: Retraction) -> Iterator[Question]:
-    assert table.questions is not None  # see `_questions`
+    assert table.questions is not None  # `_questions` calls this only for tables that declare questions
     for text, session in table.questions(retraction):
         yield Question(text, capfirst(str(table.model._meta.verbose_name_plural)), session)
 

@@ -39,7 +39,7 @@ from moments_app.models.known_person import person_key
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
 from moments_app.models.stream import MemoryStreamQuerySet
-from moments_app.provenance.derived import formations_of, moments_on
+from moments_app.provenance.derived import formations_of, moments_on, tables_without_rules
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -57,7 +57,6 @@ from moments_app.provenance.retract import (
     log_event,
     recount,
 )
-from moments_app.provenance.withdrawal import put_back
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.database.sql import lock_rows
@@ -172,7 +171,8 @@ def _put_back_all(retraction: Retraction, cause: Cause) -> None:
     else:
         assert retraction.session is not None  # otherwise it was refused
         _put_back(retraction, retraction.session, cause)
-    put_back(retraction)
+    for table in tables_without_rules():
+        retraction.items.put_back_missing(table.model)
 
 
 def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
@@ -267,7 +267,7 @@ def _put_events_back(retraction: Retraction, session: Session, sequences: Sequen
 
 
 def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
-    """Restore the summaries, which replace later ones. Return whether there were any."""
+    """Restore the summaries, which replace later ones. Return whether any were restored or removed."""
     since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
     removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
     return bool(retraction.items.put_back(Summary)) or bool(removed)
@@ -287,7 +287,6 @@ def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> li
 
 
 def _streams_of(retraction: Retraction) -> MemoryStreamQuerySet:
-    """Return the streams that lost an item."""
     return MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")).order_by("pk")
 
 
@@ -340,7 +339,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
 
 
 def _forget_lost_lines(retraction: Retraction) -> None:
-    """Blank references to deleted statements. Items that a deleted line had absorbed wait again."""
+    """Blank references to deleted statements. Items that were merged into a deleted line wait to be merged again."""
     items = list(retraction.items.of(MemoryAtom))
     names = ("merged_into", "replaced_by")
     named = {item.data[name] for item in items for name in names if item.data.get(name)}

@@ -16,7 +16,7 @@ from moments_app.models import Job, Vocabulary
 from sessions_app.database.sql import insert_unless_there
 from sessions_app.models import Session
 
-GROWTH = 0.1  # of all memory; after less growth, words are not recounted
+GROWTH = 0.1  # share of all memory; after less growth, words are not recounted
 SWEEP = 500  # people per run
 
 # The same texts that recall can find. The conditions match those of the search functions in the migrations.
@@ -90,7 +90,6 @@ class CountWords(Process[CountInput, None]):
         """Do nothing: this process has no engine."""
 
     def commit(self, job: Job, input: CountInput, answer: None) -> None:
-        """Count the words, and complete the job."""
         words = count(input).words.count()
         if not job.is_claimed():
             raise ClaimLost

@@ -51,7 +51,7 @@ from moments_app.jobs.process import (
 from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
 from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
 from moments_app.models.job import CannotChange
-from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
+from moments_app.recall.request_vectors import Text, Vectors, vectors_side_by_side
 from moments_app.turns.engine_input import end_of_round
 from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from sessions_app.models import Message, Session, UserProfile

@@ -15,7 +15,7 @@ from moments_app.jobs.process import Asked, ClaimLost, Lane, Process, ProcessInp
 from moments_app.jobs.runner import recorder
 from moments_app.models import EmbeddingModel, Job
 from moments_app.recall import embed
-from moments_app.recall.vectors import vectors_side_by_side
+from moments_app.recall.request_vectors import vectors_side_by_side
 from sessions_app.clock import database_now
 
 SECONDS = 60.0  # per run; then other jobs get a turn
@@ -69,7 +69,7 @@ class EmbedAll(Process[EmbedAllInput, None]):
         return None
 
     def claim(self, job: Job) -> EmbedAllInput | Skipped:
-        """Read which model is complete."""
+        """Return the model to activate: `prepare` has embedded every text with it."""
         model = unfilled()
         return EmbedAllInput(None, model) if model else Skipped("every text already has a vector from the model")
 
@@ -77,7 +77,6 @@ class EmbedAll(Process[EmbedAllInput, None]):
         """Do nothing: `prepare` has called the server."""
 
     def commit(self, job: Job, input: EmbedAllInput, answer: None) -> None:
-        """Activate the model for searches, and complete the job."""
         if not job.is_claimed():
             raise ClaimLost
         EmbeddingModel.objects.filter(pk=input.model.pk).update(is_filled=True)

@@ -44,7 +44,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 from sessions_app.retention.restore import CannotRestore, put_back
 
 NAME = "index_words"
-BATCH = 500  # rows, or archived turns
+BATCH = 500  # rows or archived turns per batch
 BATCH_BYTES = 1_000_000  # maximum text of a batch, unless it has only one row
 SECONDS = 40.0  # per run
 
@@ -95,7 +95,6 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
 
 
 def tables() -> Iterator[type[Searched]]:
-    """Yield the models that are searched by words."""
     return (model for model in apps.get_models() if issubclass(model, Searched))
 
 
@@ -215,14 +214,12 @@ class IndexArchived(Process[ArchivedInput, None]):
         return None
 
     def claim(self, job: Job) -> ArchivedInput:
-        """Count the remaining sessions."""
         return ArchivedInput(None, sum(1 for _ in without_rows(job.user_id)))
 
     def think(self, input: ArchivedInput, engine: None, progress: Progress) -> None:
         """Do nothing: this process has no engine."""
 
     def commit(self, job: Job, input: ArchivedInput, answer: None) -> None:
-        """Complete the job."""
         if not job.is_claimed():
             raise ClaimLost
         job.complete({"sessions_left": input.left})
@@ -281,7 +278,7 @@ def _archived_in(archive: Archive) -> MessageQuerySet:
 
 
 def _of(archive: Archive) -> MessageQuerySet:
-    """Return the messages in the archive's range of its session and month."""
+    """Return the messages in the archive's range: those of its session and month."""
     month = datetime.combine(archive.month, time(), tzinfo=UTC)
     following = (month + timedelta(days=31)).replace(day=1)
     sequences = (archive.first_sequence, archive.last_sequence)

@@ -13,10 +13,9 @@ from django.utils import timezone
 
 from moments_app.engines.statements.dates import plan_in
 from moments_app.models.atom import BY_DATE, held_at
-from moments_app.recall.fusion import Place
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
-from moments_app.turns.served_lines import MEMORY_TOOLS, text_lines, text_without
+from moments_app.turns.platform_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.database.sql import array_of, array_of_texts, microseconds_of, time_of
 from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
@@ -81,6 +80,10 @@ WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
 }
 
 
+# The place of a turn: the primary key of its session, and its sequence.
+Place = tuple[int, int]
+# The turns that a moment covers: primary key of the session, sequences of the first and the last turn.
+TurnSpan = tuple[int, int, int]
 # The address of a hit before it is read: the kind, then the place of a turn, or the primary key and 0.
 Key = tuple[str, Place]
 

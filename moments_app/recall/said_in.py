@@ -5,12 +5,11 @@ from datetime import datetime
 
 from django.db import connection
 
-from moments_app.recall.request import RecallRequest
+from moments_app.recall.query_terms import query_words
+from moments_app.recall.request import RecallRequest, Span, span_in
 from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.search import rank, recall, search
-from moments_app.recall.spans import Span, span_in
-from moments_app.recall.terms import QueryWords
-from moments_app.recall.words import query_words
+from moments_app.recall.term_weights import QueryWords
 from sessions_app.models import UserProfile
 
 MOST_SCANNED = 5_000  # newest turns of a span from which a sample is taken
@@ -65,7 +64,7 @@ def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query:
     """Return the span that a query names, relative to the time of the request.
 
     Args:
-        words: the words of the request. Their span is what its text names relative to now.
+        words: the words of the request. Their span is relative to the current time.
     """
     is_read = request.as_of is None and query == request.text
     return words.span if is_read else span_in(query, request.now_of(user))
@@ -74,7 +73,7 @@ def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query:
 def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
     """Return results from a span: first those with the other words of the query, then moments, facts and turns.
 
-    A constant number of statements.
+    Runs a constant number of queries.
 
     Args:
         agent_id: the agent whose shards are searched.

@@ -5,28 +5,24 @@ turn only if it has a higher score. Irrelevant results and duplicates are left o
 so a person with few of the table's rows gets as many results as a person with many.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from heapq import nlargest
+from statistics import fmean
 from typing import Any
 
 from django.db import connection
 
 from moments_app.engines.words import is_assistants, speaker_of, words_of
 from moments_app.models.known_person import SELF
-from moments_app.recall.fusion import (
-    CANDIDATES,
-    Place,
-    TurnSpan,
-    near_scores,
-    turn_scores,
-    word_scores,
-)
+from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import KINDS, RecallRequest
-from moments_app.recall.results import Key, Result, read_found
-from moments_app.recall.terms import Lookup, QueryWords
-from moments_app.recall.words import query_words
+from moments_app.recall.results import Key, Place, Result, TurnSpan, read_found
+from moments_app.recall.term_weights import Lookup, QueryWords
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
@@ -329,3 +325,84 @@ def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
             if key in read:
                 read[key].ranks[search] = places[key[0]]
                 read[key].scores[search] = score
+
+
+# --- scores ---
+
+# For each distance: the share of a turn's score that the turn after it gets, and the share for the turn before it. An
+# answer often has no word of the question; docs/benchmarks.md has the measurements.
+SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
+CANDIDATES = 150  # best results of each search that are ranked
+# If no text has at least this share of the query's words, the words found are probably chance.
+COMPLETE = 0.5
+NEAR_PART = 0.5  # factor of the shares for similarity; the vectors of adjacent turns are already similar
+SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that is added to each of its turns
+MOMENT_SHARE = 0.2  # share of a moment's score that is added to each of its turns
+
+
+def word_scores(shares: Mapping[Key, float], worth: float) -> dict[Key, float]:
+    """Return scores that grow with the rarity of the matched words and with their share of the query.
+
+    A text with all of the query's rare words outranks any similarity. If even the best text has few of these words,
+    because the texts are worded differently, similarity decides.
+
+    Args:
+        shares: The share of the query's total word weight that each text matches.
+        worth: The sum of the inverse document frequencies of the query's words.
+    """
+    trust = min(1.0, max(shares.values(), default=0.0) / COMPLETE)
+    return {key: trust * worth * share**2 for key, share in shares.items()}
+
+
+def near_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] = ()) -> dict[Key, float]:
+    """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
+
+    Args:
+        similarity: The cosines of the texts that were found by meaning.
+        unembedded: Texts without a vector so far. They get the mean, because their meaning is unknown.
+    """
+    if not similarity:
+        return {}
+    nearest = nlargest(CANDIDATES, similarity.values())
+    mean = fmean(nearest)
+    deviation = math.sqrt(fmean([(cosine - mean) ** 2 for cosine in nearest]))
+    if deviation < 1e-9:
+        return dict.fromkeys(similarity, 0.0)
+    least = nearest[-1]
+    scores = {key: (cosine - least if cosine > least else 0.0) / deviation for key, cosine in similarity.items()}
+    return scores | dict.fromkeys(unembedded, (mean - least) / deviation)
+
+
+def turn_scores(
+    words: Mapping[Place, float], near: Mapping[Place, float], moments: Collection[tuple[TurnSpan, float]] = ()
+) -> dict[Place, float]:
+    """Return the scores of turns and their neighbors, from both searches, their sessions and their moments.
+
+    A session at most doubles a turn's score, so a turn without a score gets none from its session. Some of the places
+    may lie beyond the end of their session.
+
+    Args:
+        words, near: The scores of turns from the two searches.
+        moments: The turns that each moment covers, and its score.
+    """
+    sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for place in {**words, **near}:
+        said, meant = words.get(place, 0.0), near.get(place, 0.0)
+        session, sequence = place
+        scores = sessions[session]
+        scores[sequence] += said + meant
+        shared = said + NEAR_PART * meant
+        for distance, to_later, to_earlier in SHARES:
+            scores[sequence + distance] += to_later * shared
+            if sequence >= distance:
+                scores[sequence - distance] += to_earlier * shared
+    for scores in sessions.values():
+        bonus = SESSION_SHARE * fmean(sorted(scores.values())[-SESSION_BEST:])
+        for sequence, score in scores.items():
+            scores[sequence] = score + (score if score < bonus else bonus)
+    in_order = {session: sorted(sessions[session]) for session in {span[0] for span, _ in moments} & sessions.keys()}
+    for (session, first, last), score in moments:
+        of_session = in_order.get(session, [])
+        for sequence in of_session[bisect_left(of_session, first) : bisect_right(of_session, last)]:
+            sessions[session][sequence] += MOMENT_SHARE * score
+    return {(session, sequence): score for session, scores in sessions.items() for sequence, score in scores.items()}

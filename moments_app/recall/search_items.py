@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 from django.db import connection
 
 from moments_app.models.stored_item import AFTER_END, END, LABELS_MAX, Condition, labels, range_of, stored
-from moments_app.recall.fusion import reciprocal_ranks
 from moments_app.recall.request import MOST_WORDS, Vector
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of, array_of_texts
@@ -17,6 +17,7 @@ from sessions_app.models import UserProfile
 
 ANY = "*"  # stands for any label when namespaces are listed
 BEST = 500  # maximum items that a search finds
+RANK_OFFSET = 60  # the larger it is, the more alike the scores of the first ranks
 
 _BY_WORDS_SQL = """
 SELECT 'text' AS search, found, score, place FROM search_moments_app_storeditem(%(user)s, %(application)s, %(first)s,
@@ -40,7 +41,7 @@ def search_items(
     conditions: Sequence[Condition] = (),
     most: int,
 ) -> dict[int, float]:
-    """Return the primary keys of items with their scores, best first, with one statement.
+    """Return the primary keys of items with their scores, best first. Runs one query.
 
     Args:
         user: the user whose items are searched; None: the items that belong to no user.
@@ -76,8 +77,20 @@ def search_items(
         cursor.execute(f"{' UNION ALL '.join(searches)} ORDER BY search, place", parameters)
         for search, found, score, _place in cursor:
             rankings[search][found] = score
-    scores = reciprocal_ranks(*rankings.values()) if vector else rankings["text"]
+    scores = _reciprocal_ranks(*rankings.values()) if vector else rankings["text"]
     return dict(islice(scores.items(), min(most, BEST)))
+
+
+def _reciprocal_ranks(*rankings: Iterable[int]) -> dict[int, float]:
+    """Return scores that depend only on the ranks in several rankings, best first.
+
+    The method is that of Cormack et al., "Reciprocal Rank Fusion" (2009).
+    """
+    scores: dict[int, float] = defaultdict(float)
+    for ranking in rankings:
+        for rank, key in enumerate(ranking, start=RANK_OFFSET + 1):
+            scores[key] += 1 / rank
+    return {key: scores[key] for key in sorted(scores, key=lambda key: -scores[key])}
 
 
 # Reads one item of each namespace and skips to the next namespace. A namespace with `depth` labels stands for all that

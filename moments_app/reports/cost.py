@@ -27,13 +27,13 @@ from moments_app.recall import query
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
-JOBS = 20_000  # newest of a person
+JOBS = 20_000  # newest jobs of a person
 DAYS = 30
-DEAREST = 20  # named people
-SUMMARIES = 1_000  # newest, whose times are computed
+DEAREST = 20  # number of people who are listed by name
+SUMMARIES = 1_000  # newest summaries whose durations are computed
 SLOWEST = 5
-LATEST_CALLS = 1_000  # whose average length an estimate uses
-QUERY_TOKENS = 500  # of a call in addition to its turns
+LATEST_CALLS = 1_000  # newest calls whose average length an estimate uses
+QUERY_TOKENS = 500  # tokens of a call in addition to its turns
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def in_all(rows: Sequence[tuple[Any, ...]]) -> Used:
 
 
 def _summed(calls: QuerySet[EngineCall], *by: str) -> list[tuple[Any, ...]]:
-    """Return the usage of calls by the values of some columns: these values, and a `Used`."""
+    """Return the usage of calls, grouped by some columns: the values of these columns, and a `Used`."""
     sums = {
         "n_calls": Count("pk"),
         "n_failed": Count("pk", filter=Q(ok=False)),
@@ -98,7 +98,6 @@ class PersonCost:
 
     @property
     def whole(self) -> Used:
-        """The total."""
         return in_all(self.months)
 
 
@@ -158,7 +157,6 @@ class SiteCost:
 
     @property
     def whole(self) -> Used:
-        """The total."""
         return in_all(self.days)
 
     @property
@@ -179,7 +177,6 @@ class SiteCost:
 
     @property
     def tokens_said(self) -> int:
-        """The tokens of all new turns."""
         return sum(self.said.values())
 
     @property
@@ -189,7 +186,6 @@ class SiteCost:
 
 
 def site_cost() -> SiteCost:
-    """Compute the usage of the last `DAYS` days."""
     now = timezone.now()
     since = now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
     calls = EngineCall.objects.filter(created_at__gte=since)
@@ -233,7 +229,7 @@ def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, 
 
 
 def _dearest(rows: list[tuple[Any, ...]]) -> list[Any]:
-    """Order by cost, then by tokens, highest first."""
+    """Sort rows by cost, then by tokens, highest first."""
     return sorted(rows, key=lambda row: (-row[-1].usd, -row[-1].tokens_in, str(row[0])))
 
 
@@ -287,7 +283,6 @@ def estimate(user: UserProfile | None = None, *, everything: bool = False) -> li
 
 
 def _workloads(*, everything: bool) -> dict[str, Workload]:
-    """Return the workload of each purpose."""
     found = [(process.prompt_purpose, process.workload(everything=everything)) for process in processes()]
     workloads = {workload.purpose or purpose: workload for purpose, workload in found if workload}
     if queries := _queries(everything=everything):
@@ -296,7 +291,7 @@ def _workloads(*, everything: bool) -> dict[str, Workload]:
 
 
 def _queries(*, everything: bool) -> Workload | None:
-    """Return the queries for contexts that turns would come with; None if there never were any."""
+    """Estimate the queries that an engine writes for contexts, by their number per turn so far; None without any."""
     asked = EngineCall.objects.made().filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not asked or not turns:

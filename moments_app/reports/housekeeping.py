@@ -1,7 +1,7 @@
 """`housekeeping`: delete old records of work that nothing refers to, and end plans whose day is over.
 
 The records are jobs that failed or only updated indexes, model calls, and daily usage. Jobs that created something
-stay, because a moment names its job. Lines served long ago are deleted, because clients hardly repeat them.
+stay, because a moment names its job. Lines served long ago are deleted, because clients rarely repeat them.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,8 +36,6 @@ OF_EXTRAS: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 @dataclass(frozen=True)
 class Tidied:
-    """The number of deleted rows by kind, and of ended plans."""
-
     jobs: int = 0
     engine_calls: int = 0
     failures: int = 0
@@ -55,9 +53,9 @@ class Tidied:
 
 
 def housekeeping(*, dry_run: bool = False) -> Tidied:
-    """Delete old jobs, model calls and other records of finished work, and end plans whose day has passed.
+    """Delete old records of finished work, and end plans whose day has passed.
 
-    Delete work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, access logs older
+    Deletes work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, access logs older
     than `READING_DAYS`, and rows that extras declare.
     """
     before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
@@ -103,8 +101,6 @@ def _delete_batch(rows: QuerySet[Any]) -> int:
 
 @dataclass(frozen=True)
 class Pruned:
-    """The number of deleted rows."""
-
     rows: int
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""`describe`: describe an incident: its cause, the evidence, a remedy, and what is missing from memory."""
+"""`describe`: explain an incident: its cause, the evidence, a remedy, and what is missing from memory."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ MEND = {kind: mend for kind, (_, mend) in KINDS.items() if mend}
 
 
 def describe(incident: "Incident") -> None:
-    """Describe an incident with its jobs, circuits and calls."""
+    """Set the cause, evidence, remedy and loss of an incident."""
     if incident.is_of_people:
         words = _of_people(incident)
     elif incident.kind == "other":
@@ -140,7 +140,7 @@ def _tested(failed: Sequence["Call"], answered: Sequence["Call"]) -> str:
 
 
 def _remedy_of_engine(kind: str, incident: "Incident") -> str:
-    """Suggest retrying all jobs only if the engine has answered since."""
+    """Return the remedy. Suggest retrying all jobs only if the engine has answered since."""
     bad, good = incident.failed_calls, incident.answered_calls
     if not incident.failed:
         return "Nothing to do now: the jobs are retried automatically."

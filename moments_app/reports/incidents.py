@@ -26,9 +26,9 @@ from moments_app.reports.incident_words import describe
 
 FAILED_READ, ANSWERED_READ = 500, 1_500  # newest calls that are compared
 JOBS_READ = 20_000  # groups of jobs, by failure and person; if there are more, the numbers are minimums
-WITHIN = timedelta(days=1)  # in which calls are read
+WITHIN = timedelta(days=1)  # period whose calls are read
 LONE_FAILURES = 3  # failed calls that make a person the cause, if calls about others succeed in between
-APART = 3  # people with separate incidents; if there are more, they share one
+APART = 3  # maximum people with separate incidents; if there are more, they share one
 NAMED = 3  # people whom an incident names
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 
 class Call(NamedTuple):
-    """The columns of a call that incidents are computed from."""
+    """The columns of a call from which incidents are computed."""
 
     engine: str
     ok: bool
@@ -126,7 +126,6 @@ class Incident:
 
     @property
     def people(self) -> int:
-        """Number of people with unfinished work."""
         return len(self.by_person)
 
     @property
@@ -140,7 +139,6 @@ class Incident:
         return self.people - len(self.names)
 
     def add(self, process: str, row: Row) -> None:
-        """Add the jobs of a row."""
         self.by_process[process, row["status"]] += row["number"]
         if person := row["user"]:
             self.by_person[person] += row["number"]
@@ -180,7 +178,7 @@ def incidents_of(failure: FailureGroup, circuits: Sequence[Circuit] | None = Non
 
 
 class _Grouping:
-    """The rows that incidents are computed from, read by a constant number of statements."""
+    """The rows from which incidents are computed, read by a constant number of queries."""
 
     def __init__(self, groups: dict[int, FailureGroup], circuits: list[Circuit]) -> None:
         self._groups, self._circuits = groups, circuits
@@ -191,7 +189,6 @@ class _Grouping:
         self._found: dict[Parts, Incident] = {}
 
     def incidents(self) -> list[Incident]:
-        """Return all incidents, with their descriptions."""
         for row in self._rows:
             group = self._groups[row["failure"]]
             incident = self._at(self._parts(group.engine, group.kind, row["user"], group.place), row["since"])
@@ -282,7 +279,7 @@ class _Calls:
             if call.person and call.at > last.get((call.engine, call.person), EARLIEST):
                 self._streaks[call.engine, call.person].append(call)
         self._answered_versions: dict[str, set[int | None]] = defaultdict(set)
-        self._answered_at: dict[str, list[datetime]] = defaultdict(list)  # about people, oldest first
+        self._answered_at: dict[str, list[datetime]] = defaultdict(list)  # of calls about people, oldest first
         for call in reversed(self.answered):
             self._answered_versions[call.engine].add(call.version)
             if call.person:

@@ -28,7 +28,7 @@ from sessions_app.models.session import LIVE
 DAYS = 30
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
 SUMMED = ("calls", "tokens_in", "tokens_out", "usd", "unpriced_calls")
-FEW_ROWS = 10_000  # can be counted in a few milliseconds
+FEW_ROWS = 10_000  # tables of up to this size are counted, which takes a few milliseconds
 # Rows are only counted if the database's estimate is low.
 _ESTIMATE_SQL = """
 SELECT CASE WHEN reltuples > %s THEN reltuples::bigint ELSE (SELECT count(*) FROM {table}) END
@@ -108,7 +108,6 @@ def work() -> Backlog:
 
 
 def _last_scheduled_run() -> datetime | None:
-    """Return when a worker last ran a schedule."""
     ended: datetime | None = Job.objects.filter(process=TASK).aggregate(ended=Max("finished_at"))["ended"]
     return ended
 
@@ -141,12 +140,11 @@ class Day:
 
     @property
     def failed(self) -> int:
-        """Failed calls."""
+        """The number of failed calls."""
         return self.failures.total()
 
     @property
     def tokens(self) -> int:
-        """The tokens of requests to models and of their answers."""
         return self.tokens_in + self.tokens_out
 
 
@@ -204,7 +202,6 @@ class Activity:
 
     @property
     def whole(self) -> Day:
-        """The totals of all days."""
         whole = Day(self.days[0].date)
         for day in self.days:
             _add(whole, vars(day))
@@ -232,7 +229,7 @@ def activity() -> Activity:
     )
     contexts = (_contexts_by_day(name, since) for name in ("contexts", "context_tokens", "transcript_tokens"))
     for name, day, number in sessions.union(turns, moments, *contexts, all=True):
-        if day in days:  # the next day may have begun in the meantime
+        if day in days:  # the next day may have started in the meantime
             setattr(days[day], name, number)
     _count_calls(days, since)
     return Activity(
@@ -268,7 +265,7 @@ def _count_calls(days: dict[date, Day], since: datetime) -> None:
         unpriced_calls=Count("pk", filter=Q(ok=True, cost_usd=None)),
     )
     for day, kind, *figures in sums.values_list("day", "error_kind", *SUMMED):
-        if day in days:  # the next day may have begun in the meantime
+        if day in days:  # the next day may have started in the meantime
             _add(days[day], dict(zip(SUMMED, figures, strict=True)))
             days[day].failures.update({kind: figures[0]} if kind else {})
 

@@ -40,7 +40,7 @@ class Group:
 
 
 def waiting(among: JobQuerySet) -> list[Group]:
-    """Count open and failed jobs, using one statement that reads only these."""
+    """Count open and failed jobs, using one query that reads only these."""
     queued = Job.Status.QUEUED
     waits_for = Case(
         When(status=queued, circuit__isnull=False, then=Value(Job.Held.CIRCUIT)),
@@ -81,7 +81,6 @@ class ProviderState:
 
     @property
     def state(self) -> str:
-        """A word for its state."""
         if self.circuits:
             return "open"
         if self.last is None:
@@ -102,7 +101,7 @@ class LaneState:
 
 
 def provider_states() -> list[ProviderState]:
-    """Return the configured engines, and those with open circuits, using two statements."""
+    """Return the configured engines, and those with open circuits, using two queries."""
     is_open: dict[str, list[Any]] = {}
     for circuit in Circuit.objects.open().with_held().order_by("engine", "work")[:MOST]:
         is_open.setdefault(circuit.engine, []).append(circuit)
@@ -125,7 +124,7 @@ def _last_calls(names: Iterable[str]) -> Iterable[EngineCall]:
 
 
 def lane_states() -> list[LaneState]:
-    """Return the lanes, most urgent first, using one statement."""
+    """Return the lanes, most urgent first, using one query."""
     groups = waiting(Job.objects.all())
     return [_lane(lane.title, [group for group in groups if group.lane == lane.name.lower()]) for lane in Lane]
 

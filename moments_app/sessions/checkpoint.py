@@ -1,8 +1,8 @@
-"""Checkpoints: the live window of a session is replaced by a short context in a partition event.
+"""Checkpoints: replace the live window of a session with a short context in a partition event.
 
-The next load starts with it. A digest of an active session calls the engine for the context and for lessons. Settling
-leaves the last checkpoint, and derives it from what the engine has just written: episodes, open tasks and problems, and
-the last round.
+The next load starts with this context. A digest of an active session calls the engine for the context and for lessons.
+Settling writes the last checkpoint, and derives it from what the engine has just written: episodes, open tasks and
+problems, and the last round.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from sessions_app.models.message import MessageQuerySet
 from sessions_app.text.length import cut_lines, cut_words
 
 MAX_WORDS = 300
-SHOWN_MOMENTS = 8  # the latest of the live window
+SHOWN_MOMENTS = 8  # latest moments of the live window that are shown
 QUOTED = (40, 400)  # words and characters of a turn of the last round
 OPEN = ("task", "problem")  # kinds of statements
 MOST_OPEN = 5
@@ -61,7 +61,6 @@ class DigestInput(ProcessInput):
     corrections: CorrectionState
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with another prompt."""
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
@@ -76,15 +75,12 @@ class Episode:
 
 @dataclass(frozen=True)
 class Digested:
-    """The engine's answer."""
-
     context: str
     lessons: Sequence[str]
     engine: str
 
 
 def digester() -> Caller:
-    """Return the engine that writes digests."""
     return language_model(settings.ENGINE.model)
 
 
@@ -92,12 +88,11 @@ def digester() -> Caller:
 
 
 def live_turns(session: Session) -> MessageQuerySet:
-    """Return the turns of the live window."""
     return session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.live_from_sequence)
 
 
 def digest_input(session: Session, end: int) -> DigestInput | Skipped:
-    """Read live turns before the sequence `end`: those that no write has covered, and what is known about the others.
+    """Read the live turns before the sequence `end` that are in no moment or draft, and what is known about the others.
 
     Raises:
         CannotRun: the prompt resource has no active version.
@@ -219,7 +214,6 @@ def digest(input: DigestInput, engine: Engine) -> Digested:
 
 
 def _calls(turns: Sequence[Turn]) -> list[list[Turn]]:
-    """Split turns into the input of one call each."""
     return [[turns[place] for place in part] for part in split_turns(turns)]
 
 
@@ -270,7 +264,6 @@ def leave_digest(job: Job, session: Session, input: DigestInput, digested: Diges
 
 
 def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
-    """Return the data about a checkpoint for a job's result."""
     return {
         "first_sequence": input.turns.start,
         "last_sequence": input.turns.stop - 1,

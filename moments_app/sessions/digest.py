@@ -38,7 +38,7 @@ from moments_app.turns.engine_input import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import FEWEST_TURNS, UNBUILT
 
-PROMPT_TOKENS = 850  # of a call in addition to the turns
+PROMPT_TOKENS = 850  # tokens of a call in addition to the turns
 LOOK_BACK = 200  # turns in which to look for the call of a result that would otherwise stay alone
 
 

@@ -24,7 +24,7 @@ from sessions_app.models import Message, Session, UserProfile
 # Per transaction: appends to these sessions wait for it.
 MOST_SESSIONS = 25
 MOST_TURNS = 500
-SESSIONS_OF_A_CALL = 8  # of a model, whose answer must arrive within ENGINE__TIMEOUT_SECONDS
+SESSIONS_OF_A_CALL = 8  # sessions of one call to a model, whose answer must arrive within ENGINE__TIMEOUT_SECONDS
 
 
 @dataclass
@@ -112,11 +112,7 @@ class SettleInput(ProcessInput):
 
 
 def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
-    """Return a job's session and other due sessions of its person; None if the job's own session is not idle.
-
-    Args:
-        job: a job that settles a session.
-    """
+    """Return a job's session and other due sessions of its person; None if the job's own session is not idle."""
     assert job.user_id is not None
     user = UserProfile.objects.get(pk=job.user_id)
     corrections = Correction.objects.for_user(user).state()

@@ -49,7 +49,7 @@ def add_to_each(
     requested_by: str,
     end: Callable[[], Sequence[MemoryAtom]] = tuple,
 ) -> list[MemoryAtom]:
-    """Add new items to several streams, with a constant number of statements.
+    """Add new items to several streams, with a constant number of queries.
 
     Args:
         items: for each stream, the atoms as in `add_atoms`.
@@ -134,7 +134,7 @@ def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]
 
 
 def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
-    """Return the atoms that the same turns stated before and that have ended since. Uses one statement."""
+    """Return the atoms that the same turns stated before and that have ended since. Runs one query."""
     sourced = [atom for atom in atoms if atom.source_message_ids and atom.user_id is not None]
     if not sourced:
         return []
@@ -157,7 +157,6 @@ def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
 
 
 def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
-    """Return the corrections in the atoms' source sessions."""
     sessions = {atom.source_session_id for atom in atoms if atom.source_session_id}
     return list(CorrectedTurn.objects.filter(session__in=sessions).select_related("correction").order_by("pk"))
 
@@ -172,7 +171,7 @@ def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
 
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Record that an item was added or changed manually, and queue the jobs that index it."""
+    """Settle the timeline of an item that was added or changed manually, and queue the jobs that index it."""
     touch([atom, *settle([atom], Cause(requested_by))])
     have_found(atom, requested_by=requested_by)
 
@@ -185,7 +184,6 @@ def have_found(atom: MemoryAtom, *, requested_by: str) -> None:
 
 
 def consolidate_if_due(stream: MemoryStream, *, requested_by: str) -> None:
-    """Queue a consolidation if enough observations are new."""
     if is_due(stream):
         Job.objects.request("consolidate", stream=stream, requested_by=requested_by)
 

@@ -1,8 +1,8 @@
 """`consolidate`: merge a stream's waiting observations into its text, line by line.
 
-Each line names the observations that it carries, and exactly those are absorbed. Observations that no line carries keep
-waiting. Observations of lines that were removed from the text wait again. Both remain in contexts and searches as
-separate items. They don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
+Each line names the observations that it carries. Only these observations are merged; the others keep waiting.
+Observations of lines that were removed from the text wait again. Both remain in contexts and searches as separate
+items. They don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
 Observations that arrive during a call stay, and a failed call changes nothing. A consolidation can be undone.
 
 Lines are included whole, newest first, as long as they fit.
@@ -53,8 +53,8 @@ from sessions_app.database.sql import lock_rows
 
 # The time of a line whose observations are unknown. The line stays, because its content would otherwise be lost.
 ALWAYS = datetime.max.replace(tzinfo=UTC)
-MAX_OBSERVATIONS = 200  # in one call; the rest waits for the next
-MAX_AGAIN = 40  # that an earlier call had and no line carries; they seldom fit later
+MAX_OBSERVATIONS = 200  # maximum observations in one call; the others wait for the next call
+MAX_AGAIN = 40  # maximum observations that an earlier call received and no line carries; they seldom fit later
 PROMPT_TOKENS = 1_150  # of one call: for the prompt, the current text and the observations
 
 
@@ -90,7 +90,6 @@ class Piece:
 
     @property
     def labelled(self) -> Labelled:
-        """The piece as an engine receives it."""
         return Labelled(self.label, self.text)
 
 
@@ -108,7 +107,6 @@ class ConsolidatedText:
 
     @property
     def content(self) -> str:
-        """The text of the stream."""
         return "\n".join(line.text for line in self.lines)
 
     @property
@@ -233,14 +231,11 @@ class ConsolidationInput(ProcessInput):
         return {pk for piece in self.observations for pk in piece.carries}
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with another prompt."""
         return replace(self, prompt_version=version, request=replace(self.request, rules=version.content))
 
 
 @dataclass(frozen=True)
 class Consolidated:
-    """The text that results from the engine's answer."""
-
     text: ConsolidatedText
     engine: str
 
@@ -262,7 +257,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         return super().alike(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
 
     def workload(self, *, everything: bool) -> Workload:
-        """Estimate the formations that fill a person's stream, each with the number of turns that makes one due."""
+        """Estimate the consolidations: one is due whenever formations have produced enough observations."""
         turns = turns_that(F("message_count") - F("formed_message_count"), everything=everything)
         formations = USER_DEFAULTS.consolidation_trigger / USER_DEFAULTS.observation_max
         calls = Sum(Cast(turns, FloatField())) / (settings.MEMORY_FORMATION.message_interval * formations)
@@ -270,7 +265,6 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         return Workload(engine, calls, Sum(Value(0.0)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
 
     def claim(self, job: Job) -> ConsolidationInput | Skipped:
-        """Read the text and the observations."""
         stream = stream_of(job)
         if not stream.consolidation_prompt or (not job.force and not is_due(stream)):
             return Skipped("not due: there are too few new observations, or no instructions for merging them")
@@ -295,7 +289,6 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         return ConsolidationInput(prompt_version, stream, request, fixed, old, observations)
 
     def think(self, input: ConsolidationInput, engine: Engine, progress: Progress) -> Consolidated:
-        """Call the engine, once."""
         progress(0, 1)
         answer = engine.consolidate(input.request)
         text = consolidated(input.fixed, input.lines, input.observations, answer.lines, input.request.max_words)
@@ -355,7 +348,6 @@ def _observations(stream: MemoryStream) -> list[Piece]:
 
 
 def _pieces(stream: MemoryStream, lines: Sequence[MemoryAtom]) -> list[Piece]:
-    """Return the lines as pieces for an engine."""
     times = dict(stream.atoms.filter(merged_into__in=lines).values_list("pk", "formed_at"))
     newest = [max((times[pk] for pk in line.carries), default=ALWAYS) for line in lines]
     return [
@@ -399,7 +391,7 @@ def _merge(lines: Sequence[Line], rows: Sequence[MemoryAtom], cause: Cause) -> N
 
 
 def _let_go(stream: MemoryStream, input: ConsolidationInput, text: ConsolidatedText, cause: Cause) -> int:
-    """Return items to the waiting ones if their line is no longer in the text. Return their number."""
+    """Mark items as waiting again if their line is no longer in the text. Return their number."""
     gone = stream.atoms.filter(pk__in={pk for piece in input.lines for pk in piece.carries} - text.carried)
     let_wait(gone.filter(state=MemoryAtom.State.ABSORBED).newest_first(), cause)
     return gone.active().count()

@@ -100,9 +100,9 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
 
 
 def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int) -> MemoryAtom:
-    """Return the current item, with its stream.
+    """Lock the person, the streams and then the item, and return the current item with its stream.
 
-    The person, the streams and then the item are locked, in the lock order of erasure and consolidation.
+    The order is the lock order of erasure and consolidation.
     """
     lock_rows(UserProfile.objects.filter(pk__in=[atom.user_id] if atom.user_id else []))
     locked = MemoryStream.objects.select_for_update(no_key=True).filter(pk__in=[atom.stream_id, *streams])
@@ -126,6 +126,6 @@ def _set(atom: MemoryAtom, action: StatementChange.Action, cause: Cause, **field
 
 
 def _note_arrival(atom: MemoryAtom, requested_by: str) -> None:
-    """Queue the jobs that a new item makes due. Items over the buffer are evicted at the next formation."""
+    """Queue the jobs that a new item makes due. The next formation evicts items over the buffer limit."""
     note_growth(atom, requested_by=requested_by)
     consolidate_if_due(atom.stream, requested_by=requested_by)

@@ -26,7 +26,7 @@ from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 
-ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOPIC}  # by the field of a profile
+ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOPIC}  # by profile field
 
 
 def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) -> None:
@@ -52,7 +52,7 @@ def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
 
     Args:
         stream: a stream of a person, or a shard.
-        text: blank: none.
+        text: the new text; blank to remove the pinned text.
         actor: `key:…` or `operator:…`.
     """
     lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))

@@ -65,7 +65,7 @@ from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
 SWEEP = 500  # sessions per run
-PROMPT_TOKENS = 1_450  # of a call in addition to the turns: prompt, streams, their known items
+PROMPT_TOKENS = 1_450  # tokens of a call in addition to the turns: prompt, streams, their known items
 RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
 
 
@@ -93,7 +93,7 @@ class FormMemories(Process[FormationInput, Formed]):
         return Job.objects.filter(pk=job.pk) if closed_model(job) else super().alike(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
-        """Read the turns that no formation has seen, and the streams that they may go into."""
+        """Read the turns that no formation has seen, and the streams that they feed."""
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: there are too few new turns and tokens")
@@ -153,7 +153,6 @@ class FormMemories(Process[FormationInput, Formed]):
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
-        """Return whether an interval is reached."""
         return is_due(session)
 
     def rewind(self, job: Job) -> bool:
@@ -162,7 +161,7 @@ class FormMemories(Process[FormationInput, Formed]):
         if (last := formed.order_by("-id").first()) is None:
             return False
         result = last.result.get(FORMED, last.result)
-        # Otherwise the engine would receive its results as known.
+        # Otherwise the engine would receive the results of that formation as known items.
         take_out(list(MemoryAtom.objects.filter(job=last)), Cause(f"job:{job.job_id}"))
         job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
         return True
@@ -196,7 +195,7 @@ def is_due(session: Session) -> bool:
 
 
 def _cold() -> QuerySet[Session]:
-    """Return cold sessions. If settling combines its calls, exclude the sessions that it handles soon."""
+    """Return `cold()` sessions. If settling combines its calls, exclude the sessions that it handles soon."""
     cold = Session.objects.cold()
     if not (settings.ENGINE.uses_model and settings.ENGINE.combines_calls):
         return cold

@@ -13,7 +13,7 @@ from moments_app.models.atom import WRITTEN, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # latest items of a stream
-CURRENT_STATEMENTS = 200  # maximum per person
+CURRENT_STATEMENTS = 200  # maximum statements per person
 CURRENT_CHARS = 6_000
 READ = ("stream_id", "content", "worth", "formed_at")
 

@@ -22,10 +22,10 @@ from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
 
 READ = 300  # maximum statements for a profile, besides those written into it
 PROFILE_MAX = 2_000  # characters after the introductory text
-LINES = 8  # maximum per heading
+LINES = 8  # maximum statements per heading
 STALE = timedelta(days=120)  # age from which a plan counts as done or given up
-INTERESTS = 10  # derived from statements
-TOPICS = 5  # derived from statements
+INTERESTS = 10  # maximum interests that are derived from statements
+TOPICS = 5  # maximum topics that are derived from statements
 RECURRING = 2  # minimum statements that name an interest
 OFTEN = 3  # minimum statements that name a topic
 _KIND = MemoryAtom.Kind
@@ -60,8 +60,6 @@ class Said(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """The derived fields of a person."""
-
     summary: str
     interests: list[str]
     preferred_topics: list[str]
@@ -69,11 +67,7 @@ class Profile(NamedTuple):
 
 @transaction.atomic(savepoint=False)
 def rebuild_profiles(users: Collection[int]) -> None:
-    """Rebuild the profiles of people from their statements, in the caller's transaction.
-
-    Args:
-        users: primary keys.
-    """
+    """Rebuild the profiles of the people with these primary keys, in the caller's transaction."""
     for user in UserProfile.objects.locked().filter(pk__in=users).order_by("pk"):
         profile = profile_of(MemoryAtom.objects.holding().of_person(user).about_user(), user.zone)
         if (user.summary, user.interests, user.preferred_topics) != profile:
@@ -82,7 +76,6 @@ def rebuild_profiles(users: Collection[int]) -> None:
 
 
 def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
-    """Return a person's profile, derived from these statements."""
     both = (statements.of_profile().newest_first(), statements.in_profile())
     return derived([Said(*row) for rows in both for row in rows.values_list(*Said._fields)[:READ]], zone)
 

@@ -1,7 +1,7 @@
 """`release`: share what was learned from one person with others, in new words; and revoke it.
 
-A candidate belongs to one person. An operator who releases it writes the text for others, which quotes nobody. The
-first release is for the users of the agent that learned it; a second step extends it to the users of every agent. A
+A candidate belongs to one person. An operator who releases it writes the text for others, which must not quote anyone.
+The first release is for the users of the agent that learned it; a second step extends it to the users of every agent. A
 release is signed and logged as an event. Revoking it removes it from contexts, searches and the shard's text at once.
 """
 
@@ -30,7 +30,7 @@ LONGEST = 4_000  # characters of a wording
 SOURCES = 50  # turns of a candidate that a wording is compared with
 PEOPLE = 100  # maximum people who said the same thing in one release
 IN_A_ROW = 8  # consecutive words that make a quotation, wherever they occur
-SENTENCE = 4  # words; a whole sentence of this length is a quotation
+SENTENCE = 4  # minimum words of a whole sentence that makes a quotation
 
 Source = tuple[Any, int | None]  # primary keys of the person and of the candidate, if it still exists
 
@@ -38,7 +38,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
 
 
 class CannotRelease(Refusal):
-    """It can't be released or revoked. The message says why."""
+    """The item can't be released, or its release can't be revoked. The message says why."""
 
 
 # --- content and audience of a release ---
@@ -51,7 +51,6 @@ def agent_of(candidate: MemoryAtom) -> str:
 
 
 def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
-    """Return the source turns of a candidate, with their texts."""
     turns = Message.objects.filter(pk__in=candidate.source_message_ids, user=candidate.user_id)
     found = list(turns.select_related("session", "user").in_order()[:SOURCES])
     return with_text(found[0].user, found) if found else []
@@ -76,7 +75,7 @@ def account_ages(candidate: MemoryAtom) -> list[int]:
 
 
 def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
-    """Tell all users of an agent, in new words, what one or several of them said.
+    """Share what one or several people said with all users of an agent, in new words.
 
     Args:
         candidate: the source, which stays private, as do matching candidates.

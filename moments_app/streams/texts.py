@@ -18,7 +18,7 @@ from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-CONSOLIDATION = "consolidation:"  # start of the reason of changes by a consolidation; its time follows
+CONSOLIDATION = "consolidation:"  # start of the reason of a consolidation's changes; its time follows
 
 
 class CannotUndo(Refusal):
@@ -52,7 +52,7 @@ def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
 
     Args:
         stream: a stream of a person, or a shard.
-        text: blank: none.
+        text: the new text; blank to remove all lines.
         actor: `key:…` or `operator:…`.
     """
     lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
@@ -87,7 +87,7 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
 
 
 def let_wait(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
-    """Return absorbed observations to the waiting ones, unless a newer equal one is waiting."""
+    """Mark merged observations as waiting again, unless a newer equal one is waiting."""
     for atom in absorbed:
         is_again = MemoryAtom.objects.like(atom).exists()
         state = {} if is_again else {"state": MemoryAtom.State.ACTIVE}
@@ -126,7 +126,7 @@ def reason_of(time: datetime) -> str:
 
 @transaction.atomic
 def undo(stream: MemoryStream, *, requested_by: str) -> None:
-    """Undo the last consolidation: restore the lines before it, and return absorbed items to the waiting ones.
+    """Undo the last consolidation: restore the lines before it, and mark merged items as waiting again.
 
     Args:
         requested_by: `key:…`, `operator:…` or `job:…`.
@@ -164,8 +164,9 @@ def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
 def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     """Undo the consolidations of a locked stream since a time.
 
-    The lines that they wrote are deleted. The lines that they removed are restored with their contents. Observations
-    that no line contains wait again. Lines that people wrote are kept, and lines that they removed stay removed.
+    The lines that the consolidations wrote are deleted. The lines that they removed are restored with their contents.
+    Observations that no line contains wait again. Lines that people wrote are kept, and lines that people removed stay
+    removed.
 
     Args:
         time: the time of the first of them.
@@ -200,7 +201,7 @@ def _holds(atom: MemoryAtom) -> bool:
 
 
 def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], cause: Cause) -> None:
-    """Return an item to the waiting ones, or to the line that contained it."""
+    """Put an item back into the restored line that contained it. If there is none, mark the item as waiting."""
     state, line = before.get("state", atom.state), before.get("merged_into_id", atom.merged_into_id)
     may_merge = _holds(atom) and not atom.is_pinned
     if may_merge and state == MemoryAtom.State.ABSORBED and line in lines:
@@ -228,7 +229,7 @@ def merged(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> 
 
 
 def merged_text(base: str, before: str, after: str) -> str:
-    """Return the same for a text, by its sentences and lines."""
+    """Return `merged` for texts, which are compared by their sentences and lines."""
     if before == after:
         return base
     parts = merged(_sentences(base), _sentences(before), _sentences(after))

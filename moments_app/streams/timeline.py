@@ -27,10 +27,10 @@ from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
 SURE = 0.7  # minimum confidence of a fact that ends another without asking an operator
-BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes for who ended a fact: an engine, or an operator's answer
+BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by`: an engine, or an operator's answer
 UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"
-ZONE = "timezone"  # why the end of a plan changed
+ZONE = "timezone"  # reason of a change to the end of a plan
 
 
 class CannotDecide(Refusal):
@@ -96,7 +96,6 @@ def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
 
 
 def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
-    """Return the timeline of a fact."""
     is_of_user = atom.subject in names and atom.about_kind != MemoryAtom.About.PERSON
     if atom.about_id and not is_of_user:
         return Timeline(frozenset(), atom.attribute, atom.about_id)
@@ -104,7 +103,6 @@ def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
 
 
 def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
-    """Record that a fact ended."""
     take_out_lines([atom], cause)
     MemoryAtom.objects.filter(pk=atom.pk).change(
         StatementChange.Action.SUPERSEDED,
@@ -155,7 +153,7 @@ def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
     """Recompute when plans end, in the person's current time zone.
 
     Args:
-        plans: a locked person's plans. The plans' streams are locked next, as in corrections and additions.
+        plans: plans of a locked person. Their streams are locked next, as in corrections and additions.
     """
     lock_rows(MemoryStream.objects.filter(atoms__in=plans))
     changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]

@@ -16,17 +16,17 @@ from django.utils import timezone
 from moments_app.engines.statements.dates import spoken_date
 from moments_app.models import CorrectedTurn, Correction
 from moments_app.models.atom import BY_DATE, held_at
-from moments_app.turns.same import Rewording, without
+from moments_app.turns.rewording import Rewording, without
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import Message, UserProfile
 
-MOST_MARKS = 3  # of a turn: the newest
-MOST_STEPS = 50  # from a fact to what is true now
-TEXT_CHARS = 200  # of a statement in a mark
+MOST_MARKS = 3  # maximum marks of a turn; the newest are used
+MOST_STEPS = 50  # maximum steps from a fact to what is true now
+TEXT_CHARS = 200  # maximum characters of a statement in a mark
 
 
 def as_corrected(turns: Sequence[Message]) -> list[Message]:
-    """Return turns with wrong words replaced, using one statement. The turns themselves stay unchanged."""
+    """Return turns with wrong words replaced, using one query. The turns themselves stay unchanged."""
     marks: dict[tuple[int, int], list[CorrectedTurn]] = defaultdict(list)
     for mark in CorrectedTurn.objects.filter(
         user__in={turn.user_id for turn in turns},
@@ -55,11 +55,7 @@ class Told(NamedTuple):
 
 
 def texts_as_corrected(user: int, texts: Iterable[Told]) -> list[str]:
-    """Return texts about turns, reworded by later corrections of facts from these turns. Run one query.
-
-    Args:
-        user: primary key of the person.
-    """
+    """Return texts about a user's turns, reworded by later corrections of facts from these turns. Runs one query."""
     texts = list(texts)
     sessions = {told.session for told in texts if told.text}
     since = Correction.objects.standing().filter(user=user, turns__session__in=sessions).order_by("pk").distinct()
@@ -118,14 +114,15 @@ class End(NamedTuple):
 # A statement of the person that was known to be true at the time.
 _HOLDS = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line') AND NOT {{0}}.is_candidate
         AND {held_at("{0}.", "%(at)s")}"""
-# Whether two facts are about the same thing that has one value at a time.
+# Matches facts about the same thing, which has one value at a time.
 _SAME = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
         AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""
 # Each row is a turn with its ends. The index of the person's ended facts finds them, and `later` follows what replaced
-# them, as far as it was known. If that says only that something is over, the newest value since then is taken. There is
-# no end of a plan whose day has passed, of a statement that is true again, and of a turn that also says what is true
-# instead. If all steps correct a value that was never true, `wrong` is this value. Corrections by operators and clients
-# mark turns otherwise (`CorrectedTurn`). Reads only tables of the coordinator, so that it also runs on Citus.
+# them, as far as it was known. If a replacement says only that something is over, the newest value since then is taken.
+# No end is returned for a plan whose day has passed, for a statement that is true again, or for a turn that also says
+# what is true instead. If all steps correct a value that was never true, `wrong` is this value. Corrections by
+# operators and clients mark turns in another way (`CorrectedTurn`). Reads only tables of the coordinator, so it also
+# runs on Citus.
 _ENDS_SQL = f"""
 WITH RECURSIVE fact AS (
     SELECT ended.* FROM moments_app_memoryatom ended
@@ -181,8 +178,7 @@ def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None =
     """Return the ends of turns by their primary key.
 
     Args:
-        user: the person.
-        messages: primary keys of the person's turns.
+        messages: primary keys of the user's turns.
         as_of: only ends that were known at that time; None: now.
     """
     with connection.cursor() as cursor:

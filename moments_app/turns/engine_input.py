@@ -15,7 +15,7 @@ from moments_app.engines.transcript import Turn
 from sessions_app.models import Message
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
-TOOL_MAX_CHARS = 4_000  # of a tool's result, and of its arguments
+TOOL_MAX_CHARS = 4_000  # maximum characters of a tool's result, and of its arguments
 
 
 def engine_turn(message: Message, max_tokens: int, zone: tzinfo, *, index: int = 0) -> Turn:
@@ -52,7 +52,7 @@ def _text(message: Message, max_tokens: int) -> str:
 
 
 def split_turns(turns: Sequence[Message] | Sequence[Turn]) -> list[range]:
-    """Return the places of the turns of each call: by tokens, tool results with their calls."""
+    """Return the index range of each call's turns. Calls have a token limit. Results stay with their tool calls."""
     sizes, glued = [turn.tokens for turn in turns], [turn.role == Message.Role.TOOL for turn in turns]
     return split(sizes, settings.MOMENT_BUILDER.max_input_tokens, glued)
 

@@ -1,43 +1,335 @@
 """Platform text: text that this platform itself put into a conversation. Memory must not feed on itself.
 
 It is recognized by what was served, not by its form. When a turn arrives, its lines are compared with those served to
-the person before (see `served_lines`), and the platform's lines are recorded. So what a person said before it was ever
-served stays theirs, and so does what they say about a context.
+the person before, and the platform's lines are recorded. So what a person said before it was ever served stays theirs,
+and so does what they say about a context.
+
+A hash depends only on the words of a line, so the same memory served as XML, Markdown or JSON has the same hashes. A
+served line in a message is not always the platform's text, because memory quotes people, and people repeat themselves.
+It is the platform's text if it has a form that only the platform writes: with the date or the element of a served line,
+under a served heading, or next to other lines of the platform.
 """
 
 import copy
+import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from hashlib import blake2b
+from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
 
+from moments_app.engines.words import plain_words
 from moments_app.models import OwnText
-from moments_app.turns import served_lines
+from moments_app.models.context_receipt import REFRESHED
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.served_lines import (
-    MEMORY_TOOLS,
-    TextLine,
-    may_be_platform_text,
-    platform_places,
-    text_lines,
-    text_without,
-)
+from sessions_app.database.deferred_writes import WriteBehind
 from sessions_app.database.sql import array_of
-from sessions_app.models import Message, Session
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.process_cache import ProcessCache, cached_by_hash
 from sessions_app.transcript.append import NewMessage
 
-# Raw SQL, because most appends run it: the ORM takes longer to compile it than PostgreSQL to run it.
+# The tools whose results are memory.
+MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
+LONG = 20  # bytes; two people hardly ever write the same line of this length
+KNOWN = 50_000  # lines whose hashes are cached
+NESTED = 3  # levels of nested JSON to read, because the result of a tool may quote another result
+
+_TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # one of our elements, at an end of a line
+# A line of memory in an element, or with its date; people don't write this form when they repeat something.
+_MARK = re.compile(
+    r"^\s*<(?:Turn|MemoryShard)\b[^<>]*>"
+    r"|[(\[]\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d)?[)\]]"
+    r"|^\W*\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d)?\b"
+)
+_NAME = re.compile(r"^\W*(?:(?:user|assistant|tool|system)\b[^:\n]{0,80}|\*\*[^*\n]{1,100}\*\*\s*):")
+_NUMBER = re.compile(r"^\s*\d+[.)]\s")
+_ADDRESS = re.compile(r"rem://\S+")
+_IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: a name, a time or a number, but no words
+TRUSTED_SECONDS = 600  # for this time, a process assumes that the lines it wrote still exist
+MOST_PEOPLE, MOST_LINES = 300, 1_000  # people, and lines of each
+
+# Leaves recent rows unchanged, and writes the others in a fixed order, to prevent deadlocks.
+_WRITE_SQL = """
+INSERT INTO moments_app_servedline (user_id, hash, is_quote, served_on)
+SELECT * FROM unnest(%(users)s::bigint[], %(hashes)s::bigint[], %(quotes)s::boolean[]) AS line (user_id, hash, is_quote)
+CROSS JOIN CAST(%(today)s AS date) AS today
+WHERE NOT EXISTS (
+    SELECT FROM moments_app_servedline there WHERE there.user_id = line.user_id AND there.hash = line.hash
+    AND there.served_on > %(stale)s AND there.is_quote <= line.is_quote
+)
+ORDER BY 1, 2
+ON CONFLICT (user_id, hash) DO UPDATE
+SET served_on = excluded.served_on, is_quote = moments_app_servedline.is_quote AND excluded.is_quote
+"""
+
+
+@dataclass(eq=False)
+class TextLine:
+    """A line of a text.
+
+    Args:
+        is_neutral: whether it has no meaning of its own, such as an identifier in JSON.
+    """
+
+    text: str
+    is_neutral: bool = False
+
+    @cached_property
+    def is_marked(self) -> bool:
+        """Return whether the line has a form that only memory has."""
+        return ("-" in self.text or "<" in self.text) and _MARK.search(self.text) is not None
+
+    @cached_property
+    def is_frame(self) -> bool:
+        """Return whether the line is a heading, an address, or consists of tags."""
+        head = self.text.lstrip()[:1]
+        return head == "#" or (head == "<" and not _TAG.sub("", self.text).strip()) or self.is_address
+
+    @property
+    def is_address(self) -> bool:
+        return "rem://" in self.text and _ADDRESS.fullmatch(self.text.strip()) is not None
+
+    @cached_property
+    def words(self) -> str:
+        """The words of the line without marks, escapes, date and speaker. For a line of tags, the words in the tags."""
+        text = _TAG.sub(" ", self.text) if "<" in self.text else self.text
+        return _words(_MARK.sub("", text) if self.is_marked else text) or _words(self.text)
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.words.encode()) >= LONG
+
+    @property
+    def is_blank(self) -> bool:
+        return self.is_neutral or not self.words
+
+    @cached_property
+    def hash(self) -> int:
+        """A hash of the words; fits a `bigint`."""
+        return int.from_bytes(blake2b(self.words.encode(), digest_size=8).digest(), signed=True)
+
+
+def _words(text: str) -> str:
+    text = html.unescape(text) if "&" in text else text
+    text = _NAME.sub("", _NUMBER.sub("", text))
+    return plain_words(text)
+
+
+def text_lines(text: str) -> list[TextLine]:
+    """Return the lines of a text; for JSON, the lines of its strings."""
+    return [TextLine(line, is_neutral) for line, is_neutral in _lines(text, NESTED)]
+
+
+def _lines(text: str, depth: int) -> list[tuple[str, bool]]:
+    if depth and text.lstrip()[:1] in ("{", "["):
+        try:
+            strings = list(_strings(json.loads(text)))
+        except (ValueError, RecursionError):
+            pass  # it only starts like JSON
+        else:
+            return [line for string in strings for line in _lines_within(string, depth - 1)]
+    return [(line, False) for line in text.splitlines()]
+
+
+def _lines_within(string: str, depth: int) -> list[tuple[str, bool]]:
+    if _IDENTIFIER.fullmatch(string):
+        return [(string, not _ADDRESS.fullmatch(string))]
+    return _lines(string, depth)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)
+
+
+def served_hashes(texts: Iterable[str], quoted: Iterable[str] = (), query: str = "") -> dict[int, bool]:
+    """Return the hashes of the lines of served texts, and whether each is only a quote.
+
+    Args:
+        quoted: messages that the texts quote verbatim.
+        query: the message that the texts were requested for. It is not memory, so its lines are excluded.
+    """
+    of_query, quotes = _hashes([query]), _hashes(quoted)
+    return {line: line in quotes for line in _hashes(texts) - of_query}
+
+
+def _hashes(texts: Iterable[str]) -> set[int]:
+    hashes = {_hash(*pair) for text in texts for pair in _lines(text, NESTED)}
+    return {found for found in hashes if found is not None}
+
+
+@cached_by_hash(KNOWN)
+def _hash(text: str, is_neutral: bool) -> int | None:
+    """Return the hash of a line, or None if the line is blank."""
+    line = TextLine(text, is_neutral)
+    return None if line.is_blank else line.hash
+
+
+def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
+    """Return whether any line would be platform text if all lines had been served. A single plain line never is."""
+    if len(lines) == 1 and not (lines[0].is_marked or lines[0].is_frame):
+        return False
+    return _is_platform_text(lines, lambda _: True)
+
+
+def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> list[int]:
+    """Return the indexes of the platform's lines, and of blank lines between them.
+
+    Args:
+        served: the hashes of lines that were served before, and whether each is only a quote.
+    """
+    runs: list[list[int]] = [[]]  # of served lines
+    for place, line in enumerate(lines):
+        if line.is_blank or line.is_address or line.hash in served:
+            runs[-1].append(place)
+        elif runs[-1]:
+            runs.append([])
+    own = [run for run in runs if _is_platform_text([lines[n] for n in run], lambda line: not served[line.hash])]
+    # A context has only tags after the query.
+    frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_frame for n in run)]
+    return sorted({place for run in own + frames for place in run})
+
+
+def _is_platform_text(run: Sequence[TextLine], is_memory: Callable[[TextLine], bool]) -> bool:
+    """Return whether consecutive served lines have a form that only the platform writes."""
+    is_framed = has_words = False
+    plain = 0  # long lines of memory
+    for line in run:
+        if line.is_blank:
+            continue
+        is_framed |= line.is_frame
+        if not line.is_frame:
+            has_words = True
+            plain += line.is_long and is_memory(line)
+        if has_words and (is_framed or plain > 1 or (not line.is_frame and line.is_marked)):
+            return True
+    return False
+
+
+def text_without(lines: Sequence[TextLine], places: Iterable[int]) -> str:
+    gone = set(places)
+    return "\n".join(line.text for place, line in enumerate(lines) if place not in gone and not line.is_neutral).strip()
+
+
+# --- storing the hashes of served lines, in the background ---
+#
+# A process also knows its own unwritten lines. Other processes see them some hundredths of a second later. A process
+# doesn't rewrite its recent lines with the next context, which shares most of them.
+
+
+@dataclass(frozen=True)
+class ServedTexts:
+    """Texts that were served together; see `served_hashes`."""
+
+    user: int
+    texts: Sequence[str]
+    quoted: Sequence[str]
+    query: str = ""
+
+    @cached_property
+    def hashes(self) -> dict[int, bool]:
+        return served_hashes(self.texts, self.quoted, self.query)
+
+
+class WrittenLines:
+    """The lines that this process knows to be stored, by person, and whether each is only a quote."""
+
+    def __init__(self) -> None:
+        self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MOST_PEOPLE, seconds=TRUSTED_SECONDS)
+
+    def have(self, one: ServedTexts) -> bool:
+        return not self.others(one.user, one.hashes)
+
+    def others(self, user: int, lines: Mapping[int, bool]) -> dict[int, bool]:
+        """Return the lines that are not known to be written."""
+        known = self._people.get(user) or {}
+        return {line: is_quote for line, is_quote in lines.items() if line not in known or known[line] > is_quote}
+
+    def add(self, by_user: Mapping[int, Mapping[int, bool]]) -> None:
+        for user, lines in by_user.items():
+            known = self._people.get(user)
+            if known is None or len(known) + len(lines) > MOST_LINES:
+                known = {}
+                self._people.put(user, known)
+            known.update({line: known.get(line, True) and is_quote for line, is_quote in lines.items()})
+
+    def forget(self) -> None:
+        self._people.clear()
+
+
+written = WrittenLines()
+
+
+def note_served(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: str = "") -> None:
+    """Record texts as served to a person, in the background. The arguments are those of `served_hashes`."""
+    one = ServedTexts(user.pk, texts, quoted, query)
+    if not written.have(one):
+        waiting.note(one)
+
+
+def not_written_yet(user_pk: int) -> dict[int, bool]:
+    """Return the lines served to a person that this process has not stored yet, and whether each is only a quote."""
+    known: dict[int, bool] = {}
+    for one in waiting.waiting():
+        if one.user == user_pk:
+            _add(known, one)
+    return known
+
+
+def _add(known: dict[int, bool], one: ServedTexts) -> None:
+    for line, is_quote in one.hashes.items():
+        known[line] = known.get(line, True) and is_quote
+
+
+def write(batch: Sequence[ServedTexts]) -> None:
+    """Store the lines that were served to people who still exist. The caller opens the transaction."""
+    there = UserProfile.objects.hold({one.user for one in batch})
+    by_user: dict[int, dict[int, bool]] = {}
+    for one in batch:
+        if one.user in there:
+            _add(by_user.setdefault(one.user, {}), one)
+    new = {user: written.others(user, lines) for user, lines in by_user.items()}
+    rows = [(user, line, is_quote) for user, lines in new.items() for line, is_quote in lines.items()]
+    if rows:
+        users, hashes, quotes = (array_of(map(int, column)) for column in zip(*rows, strict=True))
+        today = timezone.localdate()
+        lines: dict[str, Any] = {"users": users, "hashes": hashes, "quotes": quotes}
+        with connection.cursor() as cursor:
+            cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESHED})
+        transaction.on_commit(partial(written.add, by_user))
+
+
+def keep(user_pk: int, texts: Iterable[str]) -> None:
+    """Store the lines of a text that the platform wrote for a model, in the caller's transaction."""
+    write([ServedTexts(user_pk, list(texts), ())])
+
+
+waiting = WriteBehind("served-lines", write, soon=True)
+
+
+# --- recognizing the lines in new turns ---
+
+# Raw SQL, because most appends run it: the ORM takes longer to compile the query than PostgreSQL takes to run it.
 _SERVED_SQL = "SELECT hash, is_quote FROM moments_app_servedline WHERE user_id = %s AND hash = ANY(%s::bigint[])"
-LINES = 5_000  # maximum lines of a turn that are compared: no context has more
+LINES = 5_000  # maximum lines of a turn to compare; no context has more
 LIKELY = "served lines"  # the note of a message with lines that may have been served
-COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns are not remembered at all
+COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns never become memory
 
 
 def compare_lines(messages: Iterable[NewMessage]) -> None:
-    """Hash the lines of messages that may repeat served text: several lines, or one with a date in memory's format.
+    """Hash the lines of messages that may repeat served text.
 
-    The lines are stored in the message's `notes`. `note_platform_text` compares them within the transaction.
+    Such a message has several lines, or one line with a date in memory's format. The lines are stored in the message's
+    `notes`, and `note_platform_text` compares them within the transaction.
     """
     for new in messages:
         if new.role in COMPARED and (text := _text(new)):
@@ -65,8 +357,8 @@ def _text(turn: Message | NewMessage) -> str:
 
 
 def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
-    """Return the hashes that were served to the person of a session, and whether each only quotes."""
-    waiting = served_lines.not_written_yet(session.user_id)
+    """Return those of the hashes that were served to the person of a session, and whether each is only a quote."""
+    waiting = not_written_yet(session.user_id)
     with connection.cursor() as cursor:
         cursor.execute(_SERVED_SQL, [session.user_id, array_of(hashes)])
         known: dict[int, bool] = dict(cursor.fetchall())
@@ -87,8 +379,13 @@ def _own_text(turn: Message, lines: Sequence[TextLine], places: list[int]) -> Ow
     )
 
 
+# --- removing platform text from turns ---
+
+
 def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return turns as engines read them: corrected, without platform text, and without turns that have no other text.
+    """Return turns as engines read them: corrected, and without platform text.
+
+    Turns that consist of platform text are left out.
 
     Uses two statements.
     """
@@ -97,7 +394,7 @@ def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
 
 
 def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return corrected turns without platform text. Turns that have no other text stay, blank."""
+    """Return corrected turns without platform text. A turn that consists of platform text stays, blank."""
     if not turns:
         return []
     places = {(own.session_id, own.sequence): own.places for own in _of(turns)}
@@ -120,11 +417,11 @@ def _without(turn: Message, places: Mapping[tuple[int, int], list[int] | None]) 
     left, own = copy.copy(turn), places.get(at)
     left.content = "" if is_result or own is None else text_without(text_lines(_text(turn)), own)
     if turn.role == Message.Role.TOOL:
-        left.payload = None  # otherwise it would be shown instead of the text
+        left.payload = None  # otherwise, the payload would be shown instead of the text
     return left
 
 
 def is_only_platform_text() -> Exists:
-    """Return the condition that a message has only platform text."""
+    """Return the condition that a message consists of platform text."""
     at = {"user_id": OuterRef("user_id"), "session_id": OuterRef("session_id"), "sequence": OuterRef("sequence")}
     return Exists(OwnText.objects.filter(**at, places__isnull=True))

@@ -1,6 +1,7 @@
-"""The admin pages of the transcript's own tables. `moments_app.operator.admin` shows sessions, turns and archives.
+"""Admin pages of the transcript's tables. Sessions, turns and archives are in `moments_app.operator.admin`.
 
-They belong to the platform's own site. In a host project (`hosted.py`), the admin site stays unchanged.
+The pages are registered only with the platform's own admin site. A host project's admin site (`hosted.py`) stays
+unchanged.
 """
 
 from django.apps import apps

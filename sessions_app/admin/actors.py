@@ -1,4 +1,4 @@
-"""Names of actors for the admin. Jobs and the event log store only a key's prefix."""
+"""Names of actors for the admin. If the actor is an API key, jobs and events store only its prefix."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from django.db.models.functions import Substr
 from django.http import HttpRequest
 
 from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.views.base import may_see
+from sessions_app.admin.views import may_see
 from sessions_app.models import ApiKey
 from sessions_app.models.event import KEY_ACTOR, named_actor
 
@@ -32,7 +32,7 @@ def actor_column(column: str, description: str) -> Any:
 
 
 def name_of(request: HttpRequest, actor: str) -> str:
-    """Return an actor for display, with the name of its key if the operator may see keys. One query for a key."""
+    """Return an actor's name for display. For an API key, return the key's name if the operator may see keys."""
     if not actor.startswith(KEY_ACTOR) or not may_see(request, ApiKey):
         return named_actor(actor)
     return named_actor(
@@ -41,7 +41,7 @@ def name_of(request: HttpRequest, actor: str) -> str:
 
 
 class AskedForAdmin(ReadOnlyAdmin):
-    """A base of admin classes for rows that an actor requested. `by` names the actor."""
+    """Base class of admins for rows that an actor requested. `by` names the actor."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")

@@ -1,6 +1,6 @@
-"""Applications, API keys and daily limits in the admin, with the usage of the last days.
+"""Applications, API keys and daily limits in the admin, with their recent usage.
 
-A key is created here, shown once, and revoked, but never edited.
+Operators create and revoke keys here, but can't edit them. The text of a key is shown once.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from unfold.decorators import display
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.links import change_url, link_to, page_url
-from sessions_app.admin.views.base import FormPage, OperatorView, RowAction, RowPage, asks_first, may_see
+from sessions_app.admin.views import FormPage, OperatorView, RowAction, RowPage, asks_first, may_see
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, Amounts, Kind, Standing, Subject, today
@@ -26,7 +26,7 @@ HELP = {
     "model_calls": "After the limit is reached, jobs wait until the next day.",
     "usd": "Only models with a known price count. After the limit is reached, jobs wait until the next day.",
 }
-DAYS = 7  # of usage
+DAYS = 7  # days of usage to show
 KINDS: dict[type[Model], Kind] = {ApiKey: Kind.KEY, Application: Kind.APPLICATION}
 SCOPES = {
     ApiKey.Scope.READ: "read: load sessions, search, get contexts",
@@ -45,11 +45,7 @@ class UsageForm(FormPage[Any]):
 
 
 def usage_context(request: HttpRequest, row: Model) -> dict[str, Any]:
-    """Return the context of `limits/usage.html`; empty if the operator may not see usage.
-
-    Args:
-        row: A key, an application, or the limits of one.
-    """
+    """Return the context of `limits/usage.html` for a row's subject. Empty if the operator may not see usage."""
     if not request.user.has_perm("sessions_app.view_dailyusage"):
         return {}
     subject = row.subject if isinstance(row, DailyLimit) else Subject(KINDS[type(row)], row.pk)
@@ -67,7 +63,6 @@ def usage_context(request: HttpRequest, row: Model) -> dict[str, Any]:
 
 
 def _amounts(used: Amounts, standing: Standing | None) -> list[tuple[Any, bool]]:
-    """Return amounts, each with whether its limit is reached today."""
     return [(used.of(name), standing is not None and standing.is_used_up(name)) for name in UNITS]
 
 
@@ -161,7 +156,7 @@ class ApplicationAdmin(PageAdmin):
         return queryset.annotate(people=_number_of(UserProfile.objects.all()), keys=_number_of(keys))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # deleting it would delete its people, who must be erased one by one
+        return False  # deleting an application would delete its people, who must be erased one by one
 
     @admin.display(description="People", empty_value="0")
     def people(self, application: Any) -> Any:
@@ -270,13 +265,13 @@ class ApiKeyAdmin(PageAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        # Each of Django's save buttons leads to the page with the key, so the form has only one.
+        # Show only one of Django's save buttons, because each of them would lead to the page with the key.
         alone = {"show_save_and_continue": False, "show_save_and_add_another": False}
         answer: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | alone)
         return answer
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # A key's permissions are fixed when it is created. Revoking it still needs the permission to change it.
+        # A key's permissions can't be changed later. Revoking the key still requires the permission to change it.
         return obj is None and super().has_change_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -307,10 +302,11 @@ class ApiKeyAdmin(PageAdmin):
         button="Revoke these keys",
     )
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Revoke the keys."""
         RevokeApiKey.change_each(self, request, queryset)
 
-    @display(description="State", label={"active": "success", "expired": "warning", "revoked": "danger"})  # type: ignore[untyped-decorator]
+    @display(  # type: ignore[untyped-decorator]
+        description="State", label={"active": "success", "expired": "warning", "revoked": "danger"}
+    )
     def state(self, key: ApiKey) -> str:
         return key.state
 

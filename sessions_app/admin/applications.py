@@ -1,6 +1,6 @@
-"""Applications in the admin, which shows them only if there is more than one.
+"""Applications in the admin. Columns and filters for them appear only if there is more than one.
 
-Lists then have a column and a filter. `applications` of a list has the lookups from its rows to their application.
+A list's attribute `applications` has the lookups from its rows to their application.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,12 @@ KEPT_SECONDS = 60
 def are_several() -> bool:
     """Return whether there is more than one application. Cached for a minute, because every page needs it.
 
-    True for operators who are limited to some applications, because they may not know whether others exist.
+    Always True for operators who are limited to some applications, so they can't find out whether others exist.
     """
     return bool(scope_key()) or bool(cache.get_or_set(SEVERAL, Application.objects.are_several, KEPT_SECONDS))
 
 
 def are_shown(request: HttpRequest) -> bool:
-    """Return whether the sidebar shows applications. With a single application, it doesn't."""
     return request.user.has_perm("sessions_app.view_application") and are_several()
 
 
@@ -43,7 +42,6 @@ def of_application(lookups: Sequence[str], application: int) -> Q:
 
 
 def named(rows: Any, lookups: Sequence[str]) -> Any:
-    """Annotate rows with the names of their applications."""
     names: list[Combinable] = [F(f"{lookup}__name") for lookup in lookups]
     return rows.annotate(**{NAMED: Coalesce(*names) if len(names) > 1 else names[0]})
 

@@ -1,4 +1,4 @@
-"""The base of the operators' lists, with their filters and searches."""
+"""Base classes of the operators' lists, with filters and searches."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, time
@@ -24,10 +24,10 @@ from unfold.paginator import InfinitePaginator
 from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from sessions_app.admin.access_log import note_reading, people_of
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.links import link_column
-from sessions_app.admin.reading import note_reading, people_of
-from sessions_app.admin.views.base import FormPage, OperatorView, RowView
+from sessions_app.admin.views import FormPage, OperatorView, RowView
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.lexemes import QUERY_MAX_CHARS
 
@@ -36,12 +36,11 @@ FOUND = 1_000
 NAMES_SOMEBODY = {"q", "user_id", "user__id__exact", "session__id__exact"}
 
 
-# Filters with a text or a date, which an operator enters and then submits.
 TYPED = (TextFilter, FieldTextFilter, RangeDateFilter)
 
 
 class LinesField(SimpleArrayField):
-    """A list with one item per line, because items may contain commas."""
+    """An array field with one item per line. Django separates items by commas, but these items may contain commas."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         widget = UnfoldAdminTextareaWidget(attrs={"rows": 6})
@@ -68,25 +67,25 @@ def application_lookups(model: type[Model]) -> tuple[str, ...]:
 
 
 def add_views(model: type[Model], *views: type[OperatorView]) -> None:
-    """Add an extra's pages and actions to a model's list."""
+    """Add pages and actions of an extra to the list of a model."""
     shown_by = type(cast(PageAdmin, admin.site.get_model_admin(model)))
     shown_by.views = (*shown_by.views, *views)
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
-    """A list that stays fast with a million rows: it counts only once, and makes no query per row.
+    """A list that stays fast with a million rows. It counts rows only once, and makes no query per row.
 
     Attributes:
         views: The pages and actions of the list.
-        change_page: The page of a row, instead of Django's form.
+        change_page: The page of a row. Replaces Django's form.
         form_page: Supplies the templates before and after that form.
         when_empty: The sentence that an empty list shows.
         search_prefixes: A search finds rows where one of these fields starts with the term. If a list has no
             `search_fields`, they are the ids of the rows' person and session.
         open_lookups: Lookups that URLs may filter by, in addition to the list's filters.
         tells_of_people: Whether the list shows more about people than their names.
-        applications: The lookups from a row to its application, one of which applies. By default those of the row's
-            person and stream. Empty for site-wide rows.
+        applications: The lookups from a row to its application. The first that isn't null applies. The default is the
+            row's person and stream. Empty for site-wide rows.
         user_link, session_link: Columns with links to the rows' person and session.
     """
 
@@ -124,7 +123,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         self.change_form_outer_after_template = self.form_page.after
 
     def get_urls(self) -> list[URLPattern]:
-        """Put the URLs of the views before Django's, because one of those matches any text as a key."""
+        """Put the URLs of the views before Django's, because one of Django's matches any text as a primary key."""
         return [*map(self._pattern, self.views), *super().get_urls()]
 
     def _pattern(self, view: type[OperatorView]) -> URLPattern:
@@ -136,7 +135,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Find rows by prefix, if the list has `search_prefixes`."""
         if self.search_prefixes:
             return prefix_search(queryset, search_term, *self.search_prefixes), False
         found: tuple[QuerySet[Any], bool] = super().get_search_results(request, queryset, search_term)
@@ -148,7 +146,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return of_application(self.applications, application)
 
     def with_application(self, rows: Any) -> Any:
-        """Annotate rows with the names of their applications."""
         return named(rows, self.applications)
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -177,7 +174,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return read_for_page(request, lambda: self._listed(request, extra_context))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Remove NUL characters, which the database rejects, and a search that is too long."""
+        """Remove NUL characters, which the database rejects, and limit the length of searches."""
         asked = request.GET.copy()
         for name, texts in asked.lists():
             asked.setlist(name, [text.replace("\0", "") for text in texts])
@@ -212,7 +209,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return self._noted(request, response, "delete")
 
     def _noted(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
-        """Log that the operator read one of Django's pages about a row."""
         row = getattr(response, "context_data", {}).get("object")
         if row is not None:
             note_reading(request, f"{self.opts.verbose_name}: {page}", people_of(row))
@@ -235,7 +231,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Show the form with its surrounding templates."""
         row = self.get_object(request, object_id) if object_id else None
         context = (extra_context or {}) | (self._around(request, row) if row else {})
         response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
@@ -249,8 +244,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 class ReadOnlyAdmin(PageAdmin):
-    """Rows that can be viewed but not edited."""
-
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -282,13 +275,11 @@ class NewestValuesFilter(admin.AllValuesFieldListFilter):
         self.lookup_choices: Any = sorted({value for value in newest[: self.ROWS] if value})
 
     def rows(self, model: Any) -> QuerySet[Any]:
-        """Return the rows whose values the filter offers."""
         rows: QuerySet[Any] = model._default_manager.all()
         return rows
 
 
 def one_line(at: datetime | None) -> str:
-    """Format a time in one line, for a column."""
     return format_html('<span class="rem-op-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
 
 
@@ -304,18 +295,13 @@ class DaysFilter(RangeDateFilter):  # type: ignore[misc]
         return queryset
 
     def _day(self, end: str) -> date | None:
-        """Return the chosen day, or None if the text is blank or not a date."""
+        """Return the start or end of the range, or None if the text is blank or not a date."""
         day: date | None = parse_date_str(str(self.used_parameters.get(f"{self.parameter_name}_{end}", "")))
         return day
 
 
 def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[Any]:
-    """Return rows where one of the fields starts with the term. Uses one index per field.
-
-    Args:
-        term: The operator's search term. Blank returns all rows.
-        fields: Field names, as in `filter`.
-    """
+    """Return rows where one of the fields starts with the term. Blank returns all rows. Uses one index per field."""
     term = term.strip().replace("\0", "")
     if not term:
         return queryset
@@ -323,21 +309,20 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
 
 
 def found_by(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows that any of several queries finds, the newest `FOUND` of each.
+    """Return the rows that any of several queries finds, at most the newest `FOUND` of each.
 
-    A single OR condition across tables would read all rows. Each separate query uses an index.
+    Separate queries use indexes. A single query with OR across tables would read all rows.
     """
     first, *others = (way.order_by("-pk").values("pk")[:FOUND] for way in ways)
     return queryset.filter(pk__in=first.union(*others, all=True) if others else first)
 
 
 class ExactFilter(TextFilter):  # type: ignore[misc]
-    """Rows whose `lookup` equals the entered text."""
+    """Filters rows whose `lookup` equals the entered text."""
 
     lookup = ""
 
     def wanted(self, text: str) -> Any:
-        """The value to search for."""
         return text
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -346,13 +331,9 @@ class ExactFilter(TextFilter):  # type: ignore[misc]
 
 
 class TagFilter(ExactFilter):
-    """Rows with the entered text as a tag."""
-
     def wanted(self, text: str) -> list[str]:
         return [text]
 
 
 class UserFilter(ExactFilter):
-    """Rows of one person."""
-
     title, parameter_name, lookup = "user_id", "user_id", "user__user_id"

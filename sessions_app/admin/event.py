@@ -14,23 +14,23 @@ from django.utils.text import Truncator
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
-from sessions_app.admin.views.base import FormPage
+from sessions_app.admin.views import FormPage
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_READ, named_actor
 from sessions_app.people.erase import ERASED_EVENT
 
 FOUND_BY_NAME = 50
-# By the name of a payload value: a function that formats the value for pages. Other apps add theirs.
+# Functions that format values of payloads for pages, by the name of the value. Other apps add theirs.
 WRITTEN: dict[str, Callable[[str], str]] = {}
 
 
 def has_receipt(event: Event) -> bool:
-    """Return whether it is the event of an erasure with a receipt. Earlier releases recorded none."""
+    """Return whether this is an erasure with a receipt. Earlier releases recorded no receipts."""
     return event.type == ERASED_EVENT and "left" in event.payload
 
 
 class EventForm(FormPage[Event]):
-    """The page of an event. That of an erasure shows the receipt."""
+    """The page of an event. For an erasure, it shows the receipt."""
 
     after = "operator/events/receipt.html"
 
@@ -60,7 +60,6 @@ class ReadingsFilter(admin.SimpleListFilter):
         return [("with", "Included"), ("alone", "Only the access log")]
 
     def choices(self, changelist: Any) -> Iterator[Any]:
-        """Rename the first choice."""
         first, *others = super().choices(changelist)
         yield {**first, "display": "Left out"}
         yield from others
@@ -74,8 +73,6 @@ class ReadingsFilter(admin.SimpleListFilter):
 
 @admin.register(Event)
 class EventAdmin(LogAdmin):
-    """Events, newest first."""
-
     list_display = ("happened_at", "what", "in_short", "person", "session", "who")
     list_filter = (ReadingsFilter, ("type", NewestValuesFilter))
     tells_of_people = False
@@ -87,7 +84,7 @@ class EventAdmin(LogAdmin):
     form_page = EventForm
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Add the names of people and sessions that still exist. An event stores only their primary keys."""
+        """Annotate events with the names of existing people and sessions. Events store only their primary keys."""
         queryset: QuerySet[Event] = super().get_queryset(request)
         named: QuerySet[Any] = with_key_names(request, queryset, "actor")
         return named.annotate(
@@ -100,7 +97,7 @@ class EventAdmin(LogAdmin):
         return super().of_application(application) | Q(user_pk__in=people.values("pk"))
 
     def with_application(self, rows: Any) -> Any:
-        """Annotate events with the name of the person's application, or of the event's own."""
+        """Annotate events with the name of their own or their person's application."""
         person = UserProfile.objects.filter(pk=OuterRef("user_pk"))
         return rows.annotate(**{NAMED: Coalesce(Subquery(person.values("application__name")), "application__name")})
 
@@ -112,7 +109,7 @@ class EventAdmin(LogAdmin):
         return (queryset.filter(user_pk__in=list(people)) if term else queryset), False
 
     def get_fields(self, request: HttpRequest, obj: Event | None = None) -> Any:
-        """Leave out the details of an erasure, which its receipt shows."""
+        """Hide the payload of an erasure, because the receipt shows it."""
         return self.fields[:-1] if obj and has_receipt(obj) else self.fields
 
     @admin.display(description="When")
@@ -152,7 +149,7 @@ class EventAdmin(LogAdmin):
 
 
 def in_short(payload: Mapping[str, Any]) -> str:
-    """Format a payload in one line. Longer lists are only counted."""
+    """Format a payload in one line. For a longer list, only show the number of items."""
     written = ((name.replace("_", " "), _value(_written(name, value))) for name, value in payload.items())
     return " · ".join(f"{name}: {value}" for name, value in written)
 
@@ -162,7 +159,6 @@ def _written(name: str, value: Any) -> Any:
 
 
 def in_words(value: Any) -> str:
-    """Format a value of a payload as plain English."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, list):

@@ -19,29 +19,26 @@ AROUND = 80  # characters before the first match
 
 
 def page_url(model: Model | type[Model], page: str, *arguments: Any, **query: Any) -> str:
-    """Return the URL of a page of a model's list, by the `name` of its view."""
+    """Return the URL of one of a model's admin pages, by the name of its view."""
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
     return reverse(name, args=arguments, query=query or None)
 
 
 def change_url(row: Model) -> str:
-    """Return the URL of a row's page."""
     return page_url(row, "change", row.pk)
 
 
 def list_url(model: type[Model], **query: Any) -> str:
-    """Return the URL of a model's list, filtered."""
     return page_url(model, "changelist", **query)
 
 
 def turn_url(session_pk: int, sequence: int) -> str:
-    """Return the URL of a turn in its session's transcript."""
     session = reverse("admin:sessions_app_session_change", args=[session_pk])
     return f"{session}?at={sequence}#turn-{sequence}"
 
 
 def link_to(row: Model | None, text: str = "") -> SafeString | str:
-    """Link to a row's page by its name or the given text. Without a row, return a dash."""
+    """Return a link to a row's page, labeled with the row's name or the given text. Without a row, return a dash."""
     if row is None:
         return "–"
     return format_html('<a class="rem-link rem-name-cell" href="{}">{}</a>', change_url(row), text or row)
@@ -58,13 +55,11 @@ def link_column(column: str, description: str) -> Any:
 
 
 def chips(tags: Sequence[str]) -> SafeString:
-    """Show the first few of a row's tags."""
     shown = format_html_join("", '<span class="rem-chip">{}</span>', ((tag,) for tag in tags[:CHIPS]))
     return format_html('<span class="rem-tags">{}</span>', shown)
 
 
 def titled(name: str, text: str) -> SafeString:
-    """Show a row's name, with the start of its text below it."""
     if not text.strip():
         return format_html("{}", name)
     gist = Truncator(" ".join(text.split())).chars(GIST)
@@ -72,11 +67,9 @@ def titled(name: str, text: str) -> SafeString:
 
 
 def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
-    """Escape a text, and mark the words of a query in it, in any inflected form.
+    """Escape a text, and highlight the words of a query in any inflected form.
 
     Args:
-        text: The text that the search found.
-        words: The words of the query.
         most: The maximum number of characters to show, from shortly before the first match. 0 shows all.
     """
     places = list(lexemes.places_of(text, words))
@@ -85,7 +78,7 @@ def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> Safe
 
 
 def _cut(text: str, first: int, most: int) -> tuple[int, int]:
-    """Return the start and end of the excerpt to show. It starts at a word."""
+    """Return the start and end of the excerpt to show. The excerpt starts at the start of a word."""
     if not most or len(text) <= most:
         return 0, len(text)
     start = text.rfind(" ", 0, max(first - AROUND, 0)) + 1

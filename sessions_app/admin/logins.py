@@ -1,4 +1,4 @@
-"""Operators' logins and groups, styled like the other pages, and the pages of a login's second factor."""
+"""Operators' logins and groups, and the pages of a login's second factor."""
 
 from typing import Any, cast
 
@@ -20,8 +20,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url, page_url
-from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
-from sessions_app.admin.views.staff import (
+from sessions_app.admin.staff import (
     Accept,
     ChangeRole,
     Deactivate,
@@ -30,6 +29,7 @@ from sessions_app.admin.views.staff import (
     Reactivate,
     Staff,
 )
+from sessions_app.admin.views import FormPage, OperatorPage, RowAction
 from sessions_app.models import LoginLimit
 from sessions_app.security import second_factor
 from sessions_app.security.second_factor import Offer
@@ -54,16 +54,14 @@ class OwnPage(OperatorPage):
 
     @property
     def login(self) -> User:
-        """The operator."""
         return second_factor.login_of(self.request)
 
     def code(self) -> str:
-        """Return the submitted code, or a blank string."""
         form = CodeForm(self.request.POST)
         return form.cleaned_data["code"] if form.is_valid() else ""
 
     def context(self) -> dict[str, Any]:
-        # Until the second factor is verified, all other pages are blocked, so this page doesn't link to them.
+        # This page has no links, because all others are blocked until the second factor is verified.
         is_in = second_factor.is_verified(self.request) or not second_factor.is_required()
         return {"layout": "admin/base_site.html" if is_in else "unfold/layouts/unauthenticated.html"}
 
@@ -135,7 +133,6 @@ class GiveCode(OwnPage):
         return self._go_on() if self._is_through() else self.page()
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-        """Verify the code for this session."""
         if self._is_through() or second_factor.verify(request, self.code()):
             return self._go_on()
         return self.page(problem=WRONG)
@@ -147,7 +144,7 @@ class GiveCode(OwnPage):
         return second_factor.is_verified(self.request) or not second_factor.has_one(self.login)
 
     def _next(self) -> str:
-        """Return the page that was requested first, if it is on this site."""
+        """Return the URL that was requested before this page, if it is on this site."""
         asked = self.request.POST.get("next") or self.request.GET.get("next", "")
         is_ours = url_has_allowed_host_and_scheme(asked, {self.request.get_host()}, self.request.is_secure())
         return asked if is_ours else reverse("admin:index")
@@ -179,10 +176,8 @@ class RemoveSecondFactor(RowAction[User]):
 
 
 class LimitForm(forms.models.BaseInlineFormSet):  # type: ignore[type-arg]
-    """The formset of the applications that a login is limited to."""
-
     def clean(self) -> None:
-        """Reject limits for a superuser, who could remove them."""
+        """Reject limits for superusers, because they could remove the limits themselves."""
         super().clean()
         if self.instance.is_superuser and any(
             form.cleaned_data and not form.cleaned_data.get("DELETE") for form in self.forms
@@ -222,7 +217,6 @@ class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
     )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the staff page."""
         return cast(HttpResponse, Staff.as_view(admin=self)(request))
 
 

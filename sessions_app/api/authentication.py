@@ -27,8 +27,8 @@ SECONDS = FRESH  # entries also record whether custom limits exist, so they expi
 MOST = 10_000  # keys
 NOT_VALID = "The API key is not valid. It may be expired or revoked."
 
-# The scopes of a key are fixed when it is created, so nothing else can have changed. The division by zero aborts the
-# message before its other statements run.
+# The check doesn't compare scopes, because a key's scopes can't be changed. If the key is no longer valid, the division
+# by zero aborts the message before its other statements run.
 _CONFIRMING_SQL = """
 SELECT 1 / count(*) FROM sessions_app_apikey
 WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
@@ -46,8 +46,10 @@ class _Unconfirmed(NamedTuple):
 
 
 REMEMBERED: ProcessCache[bytes, _Remembered] = ProcessCache(MOST, seconds=SECONDS)  # by a hash of the key's text
-_confirms: ContextVar[bool] = ContextVar("confirms", default=False)  # this request's first message confirms its key
-_unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)  # this request's key
+# Whether this request confirms its key with its first message.
+_confirms: ContextVar[bool] = ContextVar("confirms", default=False)
+# The key that this request has not confirmed yet.
+_unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)
 
 
 def key_with(text: str) -> ApiKey | None:
@@ -83,11 +85,7 @@ def confirming() -> Iterator[None]:
 
 
 def confirm() -> None:
-    """Confirm the key of this request, if that hasn't happened yet.
-
-    Raises:
-        AuthenticationFailed: The key is no longer valid.
-    """
+    """Confirm this request's key if that hasn't happened yet. Raise AuthenticationFailed if it is no longer valid."""
     if _unconfirmed.get():
         with connection.cursor() as cursor:
             cursor.execute("SELECT")
@@ -104,11 +102,7 @@ class KeyConfirmed(first_statement.Provider):
         _unconfirmed.set(None)
 
     def failed(self, error: DatabaseError) -> None:
-        """Reject the key if its check failed.
-
-        Raises:
-            AuthenticationFailed: The key is no longer valid.
-        """
+        """Raise AuthenticationFailed if the key is no longer valid."""
         unconfirmed = _unconfirmed.get()
         if unconfirmed and isinstance(error.__cause__, errors.DivisionByZero):
             _unconfirmed.set(None)
@@ -125,14 +119,13 @@ class Issuer(Protocol):
         """Return the key for a token at a path, with the token's scopes in `granted`. None if the token isn't valid."""
 
     def challenge(self, path: str) -> str:
-        """Return the `WWW-Authenticate` header of a 401 at a path, or a blank string for the default."""
+        """Return the `WWW-Authenticate` header for a 401 at this path. Blank for the default."""
 
 
 ISSUERS: list[Issuer] = []  # extras add issuers
 
 
 def issuer_of(text: str) -> Issuer | None:
-    """Return the issuer of a token, or None for a key."""
     return next((issuer for issuer in ISSUERS if text.startswith(issuer.prefix)), None)
 
 
@@ -140,7 +133,7 @@ class ApiKeyAuthentication(BaseAuthentication):
     """Sets `request.auth` to the ApiKey. Wrong, expired and revoked keys get the same error."""
 
     def authenticate(self, request: Request) -> tuple[ApiKey, ApiKey] | None:
-        """Return the key as both the user and the credentials. None without an `Authorization` header."""
+        """Return the key as the user and as the credentials. None if the request has no `Authorization` header."""
         kind, _, sent = get_authorization_header(request).partition(b" ")
         if not kind:
             return None
@@ -153,5 +146,5 @@ class ApiKeyAuthentication(BaseAuthentication):
         return key, key
 
     def authenticate_header(self, request: Request) -> str:
-        """Return the scheme. DRF then answers 401 instead of 403 if the key is missing."""
+        """Return the header's value. It makes DRF answer 401 instead of 403 if the key is missing."""
         return next((told for issuer in ISSUERS if (told := issuer.challenge(request.path))), "Bearer")

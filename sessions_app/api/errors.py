@@ -18,7 +18,7 @@ API_PREFIX = "/api/"
 
 
 class _Refused(APIException):
-    """A `Refusal` as an exception of DRF."""
+    """A `Refusal` as a DRF exception."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(str(refusal), refusal.code)
@@ -27,7 +27,6 @@ class _Refused(APIException):
 
 
 def api_exception(refusal: Refusal) -> APIException:
-    """Return the DRF exception for a refusal."""
     if refusal.status == ValidationError.status_code:
         return ValidationError(str(refusal), refusal.code)
     return _Refused(refusal)
@@ -65,7 +64,6 @@ class RefusalHandler(ExceptionHandler):
 
 
 def error_response(status: int, code: str, detail: str) -> JsonResponse:
-    """Return a response with this error."""
     return JsonResponse(error_data(status, code, detail), status=status)
 
 
@@ -80,7 +78,7 @@ def unavailable(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Return 400 for requests that reach no view, such as those for an unknown host."""
+    """Return 400 for requests that Django rejects before the view, such as those for an unknown host."""
     if request.path.startswith(API_PREFIX):
         return error_response(
             400, "bad_request", "This host is not served here. Check the Host header and ALLOWED_HOSTS."
@@ -89,7 +87,6 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Return 404 for URLs without a view."""
     if request.path.startswith(API_PREFIX):
         return error_response(404, "not_found", "Not found.")
     return defaults.page_not_found(request, exception)

@@ -20,7 +20,7 @@ EARLIEST, END = datetime(1970, 1, 1, tzinfo=UTC), datetime(2101, 1, 1, tzinfo=UT
 
 # Patterns in the OpenAPI schema. They avoid syntax that only some regular expression engines support.
 TEXT = r"^[^\x00]*$"
-# The white space of `str.strip`. JavaScript's \s has fewer characters.
+# The characters that `str.strip` removes. JavaScript's \s matches fewer.
 ONLY_SPACE = r"^[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*$"
 PUBLIC_ID_MAX = 255
 PUBLIC_ID = r"^(\.{0,2}[^./\x00][^/\x00]*|\.{3}[^/\x00]*)$"
@@ -33,7 +33,7 @@ _OFFSET = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 _INNER_DATE = rf"((19(7[1-9]|[89][0-9])|20[0-9][0-9])-{_DAY}|{_LEAP_DAY})"
 TIME = rf"^((1970|2100)-{_DAY}T{_TIME}Z|{_INNER_DATE}T{_TIME}{_OFFSET})$"
 
-CONTRADICTORY = "contradictory"  # the code of an error in a combination of valid values
+CONTRADICTORY = "contradictory"  # error code for values that are valid alone, but not together
 _LAST = "T23:59:59.999999Z"  # the end of a day
 
 
@@ -52,29 +52,29 @@ class StrictSerializer(serializers.Serializer[Any]):
 
         Args:
             data: JSON, or the parameters of a query string by name.
-            is_text: Whether the data are a query string, where numbers and booleans are strings too.
+            is_text: Whether the data come from a query string, where numbers and booleans are strings.
 
         Raises:
-            ValidationError: Names the item and the field.
+            ValidationError: A value is not valid. The error names the item and the field.
         """
         values: dict[str, Any]
         try:
             values = dict(_validator(cls, is_text).run_validation(data))
-        except (serializers.ValidationError, DjangoValidationError):  # a serializer with these data reports the errors
+        except (serializers.ValidationError, DjangoValidationError):  # the serializer below reports the errors
             serializer = cls(data=data, context={"is_text": is_text})
             serializer.is_valid(raise_exception=True)
             values = serializer.validated_data
         return {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Return the values of all fields. Skip DRF's validation if no rule concerns several fields."""
+        """Return the values of all fields. Skip DRF's validation if no validator concerns several fields."""
         if type(data) is dict and not self._asks_more:
             return self.to_internal_value(data)
         return super().run_validation(data)
 
     @cached_property
     def _asks_more(self) -> bool:
-        """Whether validation goes beyond single fields."""
+        """Return whether a validator concerns several fields."""
         return bool(self.validators) or type(self).validate is not serializers.Serializer.validate
 
     @cached_property
@@ -84,20 +84,21 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted(data.keys() - self._names) if isinstance(data, dict) else []
         if unknown:
-            # Shorten the names, because they are the client's text. They may not be encodable either.
+            # The names are the client's text, so they may be long and may not be encodable.
             names = [name[:100].encode(errors="backslashreplace").decode() for name in unknown[:10]]
             raise serializers.ValidationError(
                 {name: serializers.ErrorDetail("Unknown field.", code="unknown_field") for name in names}
             )
         try:
             return self._accepted(data)
-        except (serializers.ValidationError, DjangoValidationError):  # of one field; DRF's method reports those of all
+        # The error of one field; DRF's method reports the errors of all.
+        except (serializers.ValidationError, DjangoValidationError):
             return super().to_internal_value(data)
 
     def _accepted(self, data: Any) -> Any:
-        """Return the values of all fields if all are valid.
+        """Return the values of all fields, or raise the error of the first invalid one.
 
-        Faster than DRF's method, which also asks each field how an HTML form would send it.
+        Faster than DRF's method, which also supports HTML forms.
         """
         if type(data) is not dict or not self._takes_values_as_named:
             return super().to_internal_value(data)
@@ -116,23 +117,22 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     @cached_property
     def _checked(self) -> list[tuple[str, Any, Callable[[Any], Any] | None]]:
-        """The fields by name, each with its `validate_<name>` method."""
         return [(name, field, getattr(self, f"validate_{name}", None)) for name, field in self.fields.items()]
 
     @cached_property
     def _takes_values_as_named(self) -> bool:
-        """Whether each field is writable, and its value keeps the field's name."""
+        """Return whether all fields are writable and have the same name in the data and in the values."""
         return all(field.source == name and not field.read_only for name, field in self.fields.items())
 
 
 @cache
 def _validator(serializer: type[StrictSerializer], is_text: bool) -> StrictSerializer:
-    """Return a serializer that only validates. It is cached because its fields are slow to build."""
+    """Return a serializer that is only used for validation. Cached, because building its fields is slow."""
     return serializer(context={"is_text": is_text})
 
 
 class EncodableValidator(ProhibitSurrogateCharactersValidator):
-    """A faster version that checks single characters only if the text can't be encoded."""
+    """Checks characters one by one only if the text can't be encoded, which is faster."""
 
     def __call__(self, value: Any) -> None:
         if not _encodable(str(value)):
@@ -143,7 +143,7 @@ class Patterned:
     """A field that accepts texts matching a pattern. The OpenAPI schema includes the pattern.
 
     Attributes:
-        refused: A second pattern, for matching texts that the field still rejects. A single pattern for both would be
+        refused: A second pattern. The field rejects texts that match it. A single pattern for both conditions would be
             too complex for tools that generate requests from the schema.
     """
 
@@ -152,7 +152,7 @@ class Patterned:
 
 
 class TextField(Patterned, serializers.CharField):
-    """A string. White space is kept, and numbers are not converted."""
+    """A string. Keeps white space, and rejects numbers."""
 
     pattern = TEXT
 
@@ -169,14 +169,14 @@ class TextField(Patterned, serializers.CharField):
         return super().to_internal_value(data)
 
     def run_validators(self, value: Any) -> None:
-        """Check the text in a fifth of the time of its validators. Call these only to report what is wrong."""
+        """Check the text without the validators, which take five times as long. Run these only to report an error."""
         is_short = self.max_length is None or len(value) <= self.max_length
         if not (self._has_usual_validators and is_short and "\0" not in value and _encodable(value)):
             super().run_validators(value)
 
     @cached_property
     def _has_usual_validators(self) -> bool:
-        """Whether the validators only check that a text can be stored and has at most `max_length` characters."""
+        """Return whether the validators only check the length and whether the text can be stored."""
         usual = (EncodableValidator, MaxLengthValidator, ProhibitNullCharactersValidator)
         return all(type(validator) in usual for validator in self.validators)
 
@@ -214,14 +214,14 @@ class PublicIdField(TextField):
 
 
 class ExternalIdField(TextField):
-    """The client's own id of an item. It identifies the item if the client retries after a lost response."""
+    """The client's own id of an item. If the client retries a request, the id identifies the item."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"required": False, "allow_null": True, "max_length": 255} | kwargs)
 
 
 def is_text(field: serializers.Field[Any, Any, Any, Any]) -> bool:
-    """Return whether the field belongs to a query string."""
+    """Return whether the field's value comes from a query string."""
     return bool(field.context.get("is_text"))
 
 
@@ -310,8 +310,6 @@ class JsonField(serializers.JSONField):
 
 
 class JsonObjectField(JsonField):
-    """A free-form JSON object."""
-
     is_object = True
     default_error_messages = {"object": "Send a JSON object."}
 
@@ -322,7 +320,7 @@ class JsonObjectField(JsonField):
 
 
 def _values(data: Any) -> Iterator[tuple[Any, int]]:
-    """Yield every key and value with its depth, without recursion."""
+    """Yield all keys and values with their depth, without recursion."""
     waiting = [(data, 1)]
     while waiting:
         value, depth = waiting.pop()

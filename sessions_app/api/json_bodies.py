@@ -15,7 +15,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
-# Valid in JSON, but a line end for clients that parse a response as JavaScript.
+# These characters are valid in JSON. Clients that parse a response as JavaScript treat them as the end of a line.
 _LINE_ENDS = {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
 
 
@@ -31,19 +31,16 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class StrictJSONParser(BaseParser):
-    """Parses JSON in UTF-8 as RFC 8259 defines it: no NaN, no other charset, no number outside the range of a double.
+    """Parses JSON as RFC 8259 defines it.
 
-    JSON that is nested too deeply is an error, not a crash.
+    Rejects NaN, numbers outside the range of a double, and charsets other than UTF-8. JSON that is nested too deeply is
+    an error, not a crash.
     """
 
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
-        """Return the parsed body.
-
-        Raises:
-            ParseError: Becomes a 400 response.
-        """
+        """Return the parsed body, or raise a ParseError, which becomes a 400 response."""
         try:
             return json.loads(stream.read().decode(), parse_constant=_refuse_constant, parse_float=_finite)
         except RecursionError as error:
@@ -58,7 +55,7 @@ class QuickJSONRenderer(JSONRenderer):
     def render(
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
-        """Return the encoded response. If the client wants it indented, DRF renders it."""
+        """Return the encoded response. Responses that the client wants indented are rendered by DRF."""
         if data is None or self.get_indent(accepted_media_type or "", renderer_context or {}) is not None:
             return bytes(super().render(data, accepted_media_type, renderer_context))
         written = to_json(data, fallback=self.encoder_class().default)

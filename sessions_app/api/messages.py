@@ -27,8 +27,7 @@ from sessions_app.api.fields import (
 )
 from sessions_app.api.pagination import PAGE_MAX
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet
+from sessions_app.api.viewsets import PersonViewSet, session_or_404
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
 from sessions_app.security.secret_key import UnknownContext
@@ -63,7 +62,7 @@ class PartsField(JsonField):
     }
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return the joined text, and the parts that are not text, without the data of pictures and files."""
+        """Return the joined text, and the other parts. The data of pictures and files are removed."""
         for number, part in enumerate(data):
             if not (isinstance(part, str) or _is_part(part)):
                 self.fail("part", number=number)
@@ -117,11 +116,7 @@ _parts = PartsField()
 
 
 def _with_text(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with the text of its parts as its content, and the other parts in its payload.
-
-    Raises:
-        ValidationError: Names the field.
-    """
+    """Return a message with the text of its parts as content, and the other parts in its payload."""
     try:
         text, others = _parts.run_validation(message["content"])
     except serializers.ValidationError as error:
@@ -330,7 +325,7 @@ class MessageViewSet(PersonViewSet[Message]):
         return {"messages": self._presented(session, messages), "has_more": page.has_more}
 
     def _presented(self, session: Session, messages: Sequence[LoadedMessage]) -> Sequence[dict[str, Any]]:
-        """Return messages in the form of `MessageAnswer`. A page has hundreds, so this doesn't use the serializer."""
+        """Return messages with the fields of `MessageAnswer`. Faster than the serializer for hundreds of messages."""
         if self.validated_data["compress"]:
             messages = [_compressed(message, session) for message in messages]
         return [message._asdict() for message in messages]
@@ -346,7 +341,6 @@ def _compressed(message: LoadedMessage, session: Session) -> LoadedMessage:
 
 
 def append_data(appended: Appended, user_id: str) -> dict[str, Any]:
-    """Return the outcome of `append` in the form of `AppendAnswer`."""
     return {
         "session_id": appended.session.session_id,
         "user_id": user_id,

@@ -1,4 +1,4 @@
-"""Limits that apply to each request before it reaches a view: its size, and how long it may wait for the database."""
+"""Limits that apply before a request reaches a view: the body's size, and the time that it may use the database."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from sessions_app.database.statement_timeouts import Kind, Unavailable, serving
 
 
 class BodyLimitMiddleware(MiddlewareMixin):
-    """Rejects bodies over `API_MAX_BODY_BYTES` or without a declared length, whatever web server is in front."""
+    """Rejects bodies that exceed `API_MAX_BODY_BYTES` or have no declared length, with any web server."""
 
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
         if not request.path.startswith(API_PREFIX):
@@ -32,7 +32,7 @@ class BodyLimitMiddleware(MiddlewareMixin):
 
 
 class LimitsMiddleware:
-    """Limits how long a request may use the database. If a page reaches a limit, returns an error."""
+    """Limits how long a request may use the database, and returns an error if a page exceeds a limit."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -45,7 +45,7 @@ class LimitsMiddleware:
             return self._confirmed(request, self.get_response(request))
 
     def _confirmed(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
-        """Return the response, after confirming the key if the request made no query."""
+        """Return the response. If the request made no query, check its key first."""
         try:
             confirm()
         except AuthenticationFailed as error:

@@ -1,4 +1,4 @@
-"""Pages of lists: `{<things>, total, has_more}`. The last part of the list's path names the things."""
+"""Pages of lists: `{<things>, total, has_more}`. The name of the things is the last part of the list's path."""
 
 from typing import Any
 
@@ -26,9 +26,9 @@ class PageQuery(AnyPageQuery, PersonQuery):
 
 
 class RowPagination(BasePagination):
-    """Pages by `limit` and `offset`, or after the row in `after`. The viewset has validated these parameters.
+    """Pages with the parameters `limit` and `offset`, or after the row in `after`.
 
-    A list that accepts `after` needs an index in its order.
+    The viewset has validated the parameters. A list that accepts `after` needs an index for its order.
 
     Attributes:
         things: The name of the rows in the response.
@@ -37,11 +37,7 @@ class RowPagination(BasePagination):
     things: str
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
-        """Return the rows of the page.
-
-        Raises:
-            ValidationError: The request has both `after` and `offset`.
-        """
+        """Return the rows of the page. Raise ValidationError if the request has both `after` and `offset`."""
         limit, offset = view.validated_data["limit"], view.validated_data["offset"]
         self.things = things_at(request.path)
         self.total = queryset.count()
@@ -58,7 +54,6 @@ class RowPagination(BasePagination):
         return Response({self.things: data, "total": self.total, "has_more": self.has_more})
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON schema of a page."""
         fields = {self.things: schema, "total": {"type": "integer"}, "has_more": {"type": "boolean"}}
         return {"type": "object", "properties": fields, "required": sorted(fields)}
 

@@ -1,22 +1,17 @@
-"""What the API key of a request may do: the person that it acts for, its scope, its rate limit and daily limits."""
+"""Permissions of a request's API key: the people that it may act for, and its scope."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.conf import settings
-from django.core.cache.backends.base import BaseCache
 from django.db import IntegrityError
 from psycopg.errors import ForeignKeyViolation
 from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
-from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
 from sessions_app.api.fields import PublicIdField, StrictSerializer
-from sessions_app.daily_limits import call_under_way
 from sessions_app.models import ApiKey
-from sessions_app.process_cache import ProcessCache
 
 DEFAULT_SCOPES = {
     "GET": "read",
@@ -26,7 +21,6 @@ DEFAULT_SCOPES = {
     "PATCH": "write",
     "DELETE": "admin",
 }
-MOST_KEYS = 10_000
 
 
 class PersonQuery(StrictSerializer):
@@ -36,18 +30,17 @@ class PersonQuery(StrictSerializer):
 
 
 def key_of(request: Request) -> ApiKey:
-    """Return the key of an authenticated request."""
     assert isinstance(request.auth, ApiKey)
     return request.auth
 
 
 def user_id_of(request: Request, named: str | None, *, create: bool = False, is_needed: bool = True) -> str | None:
-    """Return the `user_id` that a request acts for. None if its key may not see the named person.
+    """Return the `user_id` that a request acts for. None if its key may not act for the named person.
 
     Args:
         request: An authenticated request. Its key limits the people it may act for.
         named: The `user_id` in the request, or None.
-        create: Whether the call creates the person if they don't exist.
+        create: Whether the call creates a missing person.
         is_needed: Whether a service key must name a person.
 
     Raises:
@@ -67,11 +60,7 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
 
 @contextmanager
 def gone_is_not_found() -> Iterator[None]:
-    """Turn a reference to a row that was deleted in the meantime into a 404.
-
-    Raises:
-        NotFound: The row was deleted.
-    """
+    """Raise NotFound if a written row refers to a row that was deleted in the meantime."""
     try:
         yield
     except IntegrityError as error:
@@ -91,14 +80,11 @@ class HasScope(BasePermission):
         return key_of(request).allows(needed)
 
     def scope_of(self, request: Request, view: Any) -> str:
-        """Return the scope that the call needs."""
         scopes, method = getattr(view, "scopes", {}), request.method or ""
         return scopes.get(getattr(view, "action", method)) or DEFAULT_SCOPES.get(method, "admin")
 
 
 class HasAdminScope(HasScope):
-    """Requires the scope `admin` for every action."""
-
     def scope_of(self, request: Request, view: Any) -> str:
         return "admin"
 
@@ -113,56 +99,10 @@ class IsOfService(BasePermission):
 
 
 def require_scope(request: Request, scope: str) -> None:
-    """Check the scope if a call needs a higher one than its method.
-
-    Raises:
-        PermissionDenied: The key lacks the scope.
-    """
+    """Raise PermissionDenied if the key lacks a scope that is higher than that of the method."""
     if not key_of(request).allows(scope):
         raise PermissionDenied(_needs(scope))
 
 
 def _needs(scope: str) -> str:
     return f"This request needs an API key with the scope {scope}."
-
-
-class _RecentCalls(BaseCache):
-    """The times of keys' recent calls. DRF's throttle stores them in a Django cache, which would pickle them."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self._calls: ProcessCache[Any, Any] = ProcessCache(MOST_KEYS)
-
-    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        calls = self._calls.get(key)
-        return default if calls is None else calls
-
-    def set(self, key: Any, value: Any, timeout: Any = None, version: int | None = None) -> None:
-        self._calls.put(key, value)
-
-
-class KeyRateThrottle(SimpleRateThrottle):
-    """Allows `API_RATE` requests per second and key in each web process."""
-
-    cache = _RecentCalls()
-
-    def get_rate(self) -> str:
-        return f"{settings.API_RATE}/s"
-
-    def get_cache_key(self, request: Request, view: Any) -> str | None:
-        """Return the cache key of the API key's calls. None, which turns throttling off, for pages that need no key."""
-        return f"throttle:{request.auth.pk}" if request.auth else None
-
-
-class DailyLimits(BaseThrottle):
-    """Counts a call for its key, and rejects it if a daily limit is reached."""
-
-    def allow_request(self, request: Request, view: Any) -> bool:
-        """Count the call.
-
-        Raises:
-            LimitReached: The call exceeds the limit.
-        """
-        if request.auth:
-            call_under_way().begin(key_of(request))
-        return True

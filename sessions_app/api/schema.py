@@ -1,7 +1,7 @@
 """The OpenAPI schema, beyond what drf-spectacular and drf-standardized-errors infer from the viewsets.
 
-All errors share one component, `Error`. Errors that any call may get are in `components/responses`. A viewset lists
-further errors of an action in `refuses`. The schema describes each with its code.
+All errors share one component, `Error`. Errors that any call may return are in `components/responses`. A viewset's
+`refuses` contains the other errors of its actions. The schema describes each of them with its code.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ from sessions_app.refusals import Refusal
 Described = dict[str, Any]
 
 PERSON = "user_id"
-ABOUT_NOBODY = "x-about-nobody"  # calls that need no person, whatever the key
+ABOUT_NOBODY = "x-about-nobody"  # calls that never need a person
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _RETRY = {
@@ -77,8 +77,8 @@ ERROR: Described = {
         },
     },
 }
-# Deliberately incomplete: an exact schema would refer to itself. Client generators can't follow that, and left out such
-# calls. Values that are rejected have their own error codes.
+# Deliberately incomplete. An exact schema would refer to itself, and client generators would leave out calls that use
+# it. Rejected values have their own error codes.
 JSON: Described = {"description": "Any JSON, nested at most 32 levels deep, without NUL characters."}
 JSON_OBJECT: Described = JSON | {"type": "object", "propertyNames": {"pattern": TEXT}, "additionalProperties": {}}
 JSON_REFUSALS = (
@@ -86,7 +86,7 @@ JSON_REFUSALS = (
     f"`depth`: free-form JSON that is nested deeper than {JSON_MAX_DEPTH} levels.",
     f"`size`: free-form JSON of more than {JSON_MAX_CHARS:,} characters.",
 )
-RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: name, meaning, headers
+RESPONSES: dict[str, tuple[str, str, Described]] = {  # name, description and headers, by status
     "400": (
         "Invalid",
         "The input is invalid. Each error names its field.\n\n"
@@ -123,8 +123,6 @@ RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: name, meaning
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """Bearer keys."""
-
     target_class = "sessions_app.api.authentication.ApiKeyAuthentication"
     name = "ApiKey"
 
@@ -133,8 +131,6 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
 
 class Schema(AutoSchema):
-    """The schema of an action."""
-
     view: Any  # an `ApiViewSet`
 
     def get_operation_id(self) -> str:
@@ -190,7 +186,7 @@ class Schema(AutoSchema):
         return reference
 
     def _get_parameters(self) -> list[Described]:
-        """Return the parameters, without query parameters that the path already contains."""
+        """Return the parameters, except query parameters that are also in the path."""
         found = super()._get_parameters()
         return [_parameter(one) for one in found if one["in"] == "path" or f"{{{one['name']}}}" not in self.path]
 
@@ -221,7 +217,9 @@ class Schema(AutoSchema):
     def _map_serializer_field(self, field: Any, direction: str, bypass_extensions: bool = False) -> Described:
         if isinstance(field, JsonField):
             return deepcopy(JSON_OBJECT if field.is_object else JSON)
-        mapped: Described = super()._map_serializer_field(field, direction, bypass_extensions)  # type: ignore[no-untyped-call]
+        mapped: Described = super()._map_serializer_field(  # type: ignore[no-untyped-call]
+            field, direction, bypass_extensions
+        )
         if isinstance(field, ListSerializer):
             mapped |= {name: limit for name, limit in _limits(field) if limit is not None}
         if isinstance(field, JSONField):
@@ -235,7 +233,7 @@ class Schema(AutoSchema):
 
 
 def pattern_of(field: Patterned) -> Described:
-    """Return the schema of the texts that a field accepts."""
+    """Return the patterns that a field's texts must match and must not match."""
     refused = {"not": {"pattern": field.refused}} if field.refused else {}
     return {"pattern": field.pattern} | refused
 
@@ -246,7 +244,7 @@ def _limits(field: Any) -> Iterator[tuple[str, int | None]]:
 
 
 def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
-    """Describe the errors of a call by status."""
+    """Describe refusals as error responses, by status."""
     texts: defaultdict[int, list[str]] = defaultdict(list)
     for refusal in refuses:
         common = RESPONSES.get(str(refusal.status), ("", "", {}))[1]
@@ -256,7 +254,7 @@ def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
 
 
 def complete(result: Described, generator: Any, request: Any, public: bool) -> Described:
-    """Add the component of errors, and a list of parameters to operations without one. A hook for drf-spectacular."""
+    """Add the component `Error`, and an empty list of parameters to operations without one. A drf-spectacular hook."""
     result["components"]["schemas"]["Error"] = ERROR
     for *_, operation in operations(result):
         operation.setdefault("parameters", [])
@@ -264,14 +262,13 @@ def complete(result: Described, generator: Any, request: Any, public: bool) -> D
 
 
 def operations(description: Described) -> Iterator[tuple[str, str, Described]]:
-    """Yield the path, method and description of each call."""
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
 def for_services(description: Described) -> Described:
-    """Return the description for service keys, which must name the person. For other keys, the person is optional."""
+    """Return the schema for service keys. They must name the person, which is optional for other keys."""
     told = deepcopy(description)
     schemas = told["components"]["schemas"]
     for _, _, operation in operations(told):
@@ -289,7 +286,7 @@ def for_services(description: Described) -> Described:
 
 
 def _parameter(parameter: Described) -> Described:
-    """Describe exactly the values that a URL accepts."""
+    """Describe the values that a URL accepts for the parameter."""
     schema = parameter["schema"]
     if parameter["in"] == "path" and schema.get("type") == "string" and "format" not in schema:
         return parameter | {"schema": schema | {"pattern": PUBLIC_ID, "minLength": 1, "maxLength": PUBLIC_ID_MAX}}
@@ -299,6 +296,5 @@ def _parameter(parameter: Described) -> Described:
 
 
 def _component(schemas: Described, schema: Described) -> Described:
-    """Return the component that a schema refers to, or an empty dictionary."""
     found: Described = schemas.get(schema.get("$ref", "").rsplit("/", 1)[-1], {})
     return found

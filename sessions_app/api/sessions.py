@@ -2,7 +2,6 @@
 
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
-from rest_framework.exceptions import NotFound
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,9 +9,9 @@ from rest_framework.response import Response
 from sessions_app.api.fields import BooleanField, JsonObjectField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery, require_scope
-from sessions_app.api.viewsets import PersonViewSet, update
+from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
 from sessions_app.database.sql import insert_unless_there
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Session
 from sessions_app.people.erase import CannotDelete, delete_session
 
 
@@ -85,18 +84,6 @@ class SessionAnswer(serializers.ModelSerializer[Session]):
             "metadata",
             "created_at",
         )
-
-
-def session_or_404(person: UserProfile | None, session_id: str) -> Session:
-    """Return this person's session. A missing session and another person's get the same error.
-
-    Raises:
-        NotFound: The person has no such session.
-    """
-    session = Session.objects.of_person(person, session_id) if person else None
-    if session is None:
-        raise NotFound
-    return session
 
 
 @extend_schema_view(

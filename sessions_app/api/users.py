@@ -27,7 +27,7 @@ from sessions_app.signals import profile_edited
 
 
 class TimezoneField(TextField):
-    """The IANA name of a time zone. A string, not an enum, because some names are no valid constants in clients."""
+    """The IANA name of a time zone. Not an enum, because some names are not valid constants in generated clients."""
 
     names = sorted(zoneinfo.available_timezones())
     pattern = f"^({'|'.join(names)})$".replace("+", r"\+")

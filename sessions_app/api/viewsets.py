@@ -1,7 +1,8 @@
-"""The base of all viewsets.
+"""Base classes of all viewsets.
 
-DRF authenticates, permits and throttles a request (`initial`). Then `dispatch` validates the input and runs the action.
-For a person's resource, the action runs in a transaction that sees only that person's rows (`PersonViewSet`).
+DRF authenticates a request, checks its permissions, and throttles it (`initial`). Then `dispatch` validates the input
+and runs the action. For a person's resource, the action runs in a transaction that sees only that person's rows
+(`PersonViewSet`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField,
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
 from sessions_app.api.permissions import HasScope, PersonQuery, gone_is_not_found, key_of, user_id_of
 from sessions_app.database.statement_timeouts import Kind, limited
-from sessions_app.models import UserProfile
+from sessions_app.models import Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
 
@@ -36,9 +37,9 @@ M = TypeVar("M", bound=Model)
 
 
 class ParameterFilter(BaseFilterBackend):
-    """Filters a list by query parameters. The viewset's `filters` maps each parameter.
+    """Filters a list by query parameters.
 
-    A parameter is mapped to an ORM lookup, or to a function that receives the QuerySet and the value.
+    The viewset's `filters` maps parameters to ORM lookups, or to functions that receive the QuerySet and the value.
     """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
@@ -49,7 +50,6 @@ class ParameterFilter(BaseFilterBackend):
 
 
 def api_router() -> SimpleRouter:
-    """Return a router with typed path parameters and without trailing slashes."""
     return SimpleRouter(trailing_slash=False, use_regex_path=False)
 
 
@@ -67,7 +67,8 @@ class ApiViewSet(GenericViewSet[M]):
         named: The `user_id` in the request, or None.
     """
 
-    http_method_names = ["get", "head", "post", "patch", "delete"]  # not OPTIONS: the OpenAPI schema replaces it
+    # Without OPTIONS, because the OpenAPI schema replaces it.
+    http_method_names = ["get", "head", "post", "patch", "delete"]
     permission_classes: Sequence[Any] = (HasScope,)
     pagination_class = RowPagination
     filter_backends = (ParameterFilter,)
@@ -83,7 +84,7 @@ class ApiViewSet(GenericViewSet[M]):
     named: str | None
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Handle a request as DRF does, but validate the input first and run the action in its transaction."""
+        """Handle a request like DRF, but first validate the input, and run the action in its transaction."""
         self.args, self.kwargs = args, kwargs
         self.request = self.initialize_request(request, *args, **kwargs)
         self.headers = self.default_response_headers
@@ -100,11 +101,7 @@ class ApiViewSet(GenericViewSet[M]):
         return self.response
 
     def validate(self) -> None:
-        """Validate the input and the ids in the URL.
-
-        Raises:
-            ValidationError: A field is invalid, or the URL and the input name different people.
-        """
+        """Validate the input and the ids in the URL. Raise ValidationError, also if they name different people."""
         _check_ids(self.kwargs)
         serializer, in_body = self.get_input_class(), self.request.method in ("POST", "PATCH")
         data = self.request.data if in_body and serializer else self.request.query_params.dict()
@@ -119,7 +116,7 @@ class ApiViewSet(GenericViewSet[M]):
 
     @property
     def needs_person(self) -> bool:
-        """Whether a service key has to name a person."""
+        """Return whether a service key has to name a person."""
         return False
 
     def acting(self) -> AbstractContextManager[None]:
@@ -127,57 +124,43 @@ class ApiViewSet(GenericViewSet[M]):
         return nullcontext()
 
     def get_input_class(self) -> type[StrictSerializer] | None:
-        """Return the serializer of this action's input; None if it has no input."""
         return self.inputs.get(self.action, AnyPageQuery if self.action == "list" else None)
 
     def get_serializer_class(self) -> type[BaseSerializer[Any]]:
-        """Return the serializer of this action's response."""
         answer: Any = self.answers.get(self.action, self.serializer_class)
         found: type[BaseSerializer[Any]] = next(iter(answer.values())) if isinstance(answer, Mapping) else answer
         return found
 
     def get_serializer(self, instance: Any, *, many: bool = False) -> Any:
-        """Return the response serializer for a value."""
         serializer_class: Any = self.get_serializer_class()
         serializer, context = copy(_built(serializer_class)), self.get_serializer_context()
         serializer.instance, serializer._context = instance, context
         return ListSerializer(instance, child=serializer, context=context) if many else serializer
 
     def get_object(self) -> M:
-        """Return the row with the id in the URL, without the list's filters.
-
-        Raises:
-            NotFound: The row does not exist, or belongs to another person.
-        """
+        """Return the row with the id in the URL, ignoring the list's filters. Raise NotFound if there is none."""
         name = self.lookup_url_kwarg or self.lookup_field
         row = one_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[name]})
         self.check_object_permissions(self.request, row)
         return row
 
     def last_row(self) -> M:
-        """Return the row in `after`, the last row of the previous page.
-
-        Raises:
-            NotFound: The row does not exist.
-        """
+        """Return the row in `after`, the last row of the previous page. Raise NotFound if there is none."""
         return one_or_404(self.get_queryset(), **{self.lookup_field: self.validated_data["after"]})
 
     @property
     def actor(self) -> str:
-        """The caller's name, as the event log and jobs store it."""
+        """The API key as an actor, as jobs and the event log store it."""
         return key_of(self.request).actor
 
     @property
     def application(self) -> int:
-        """The primary key of the caller's application."""
         return key_of(self.request).application_id
 
     def answer(self, value: Any, status: int = status.HTTP_200_OK) -> Response:
-        """Return a response that contains the value."""
         return Response(self.get_serializer(value).data, status)
 
     def created(self, row: Any, *, is_new: bool) -> Response:
-        """Return the response to a creation: 201, or 200 if the row existed."""
         return self.answer(row, status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
 
 
@@ -198,7 +181,6 @@ class PersonViewSet(ApiViewSet[M]):
     person: UserProfile | None
 
     def get_queryset(self) -> Any:
-        """Return the person's rows."""
         rows: Any = super().get_queryset()
         return rows.for_user(self.person)
 
@@ -220,11 +202,7 @@ class PersonViewSet(ApiViewSet[M]):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Open a transaction that sees only the person's rows, and set `person`.
-
-        Raises:
-            NotFound: a written row refers to a row that was deleted in the meantime.
-        """
+        """Open a transaction that sees only the person's rows, and set `person`."""
         writes = self.request.method not in SAFE_METHODS and self.scopes.get(self.action) != "read"
         create = self.action in self.creates_person
         entered = acting_for(self.user_id(), application=self.application, create=create, holding=writes)
@@ -233,34 +211,30 @@ class PersonViewSet(ApiViewSet[M]):
 
     @property
     def found_person(self) -> UserProfile:
-        """The person.
-
-        Raises:
-            NotFound: the person does not exist.
-        """
+        """Return the person. Raise NotFound if there is none."""
         if self.person is None:
             raise NotFound
         return self.person
 
 
 def one_or_404(rows: QuerySet[M], **named: Any) -> M:
-    """Return the row with this id. A missing row and another person's get the same error.
-
-    Raises:
-        NotFound: The person has no such row.
-    """
+    """Return the row with this id. Raise NotFound if it doesn't exist, or is another person's."""
     try:
         return rows.get(**named)
     except ObjectDoesNotExist:
         raise NotFound from None
 
 
-def update(row: Model, values: dict[str, Any]) -> None:
-    """Lock the row, then set and save the named fields, and `updated_at` if the row has it.
+def session_or_404(person: UserProfile | None, session_id: str) -> Session:
+    """Return this person's session. Raise NotFound if it doesn't exist, or is another person's."""
+    session = Session.objects.of_person(person, session_id) if person else None
+    if session is None:
+        raise NotFound
+    return session
 
-    Raises:
-        NotFound: The row was deleted after it was read.
-    """
+
+def update(row: Model, values: dict[str, Any]) -> None:
+    """Lock the row, set and save the fields, and `updated_at` if the row has it. Raise NotFound if it was deleted."""
     if not type(row)._base_manager.select_for_update(no_key=True).filter(pk=row.pk).exists():
         raise NotFound
     for name, value in values.items():
@@ -270,11 +244,7 @@ def update(row: Model, values: dict[str, Any]) -> None:
 
 
 def _check_ids(named: Mapping[str, Any]) -> None:
-    """Check the length of ids in a URL.
-
-    Raises:
-        ValidationError: An id is too long. The message names it and the limit.
-    """
+    """Raise ValidationError if an id in the URL is too long."""
     problems: dict[str, Any] = {}
     for name, value in named.items():
         if isinstance(value, str) and len(value) > PUBLIC_ID_MAX:

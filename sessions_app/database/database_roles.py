@@ -1,4 +1,4 @@
-"""The database roles of the processes, and how a transaction takes a role other than its login's.
+"""The database roles of the processes, and how a transaction takes another role than that of its login.
 
 None of the roles owns a table or is a superuser, so row-level security applies to all:
 
@@ -29,8 +29,6 @@ WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker
 
 @dataclass(frozen=True)
 class Role:
-    """A role for transactions."""
-
     role: str
 
     def taken(self) -> str:
@@ -44,7 +42,7 @@ _role: ContextVar[Role | None] = ContextVar("role", default=None)
 
 
 def role_taken() -> Role | None:
-    """Return the role of new transactions, or None for that of the login."""
+    """Return the role that new transactions take, or None for the role of the login."""
     return _role.get()
 
 
@@ -60,13 +58,13 @@ def taking(role: Role | None) -> Iterator[None]:
 
 @contextmanager
 def behind_requests() -> Iterator[None]:
-    """Let the block see all rows, to write buffered items of many requests. A worker's login already sees them."""
+    """Run the block in a role that sees all rows, to write buffered items of many requests."""
     with taking(None if settings.PROCESS == "worker" else ADMIN):
         yield
 
 
 class RoleTaken(first_statement.Provider):
-    """Takes the role of a transaction in its first message."""
+    """Makes a transaction take its role in its first message."""
 
     def before(self, *, begins: bool) -> str:
         role = _role.get()
@@ -80,14 +78,14 @@ _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
 # --- privileges ---
 
 LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
-# In SQL: the profile that a web process has named. It then takes the role for that person.
+# In SQL: whether a profile is the one that a web process has named. The process then takes the role for this person.
 _NAMED = (
     "user_id = current_setting('memory.named', true) "
     "AND application_id = NULLIF(current_setting('memory.named_in', true), '')::bigint"
 )
-# The privileges of a web process before it knows the person, by table, and the visible rows.
+# The privileges of a web process before it knows the person: table, privileges, and visible rows.
 _OF_WEB = (
-    ("sessions_app_userprofile", "SELECT, INSERT, UPDATE (updated_at)", _NAMED),  # locking a row is an update
+    ("sessions_app_userprofile", "SELECT, INSERT, UPDATE (updated_at)", _NAMED),  # locking a row requires UPDATE
     ("sessions_app_apikey", "SELECT, UPDATE (last_used_at)", "true"),
     ("sessions_app_application", "SELECT", "true"),
     ("sessions_app_dailylimit", "SELECT", "true"),
@@ -99,8 +97,8 @@ _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
 _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner, 'USAGE')"
 
-# Each query returns the missing statements for all existing tables, so migrations that create a table need not grant
-# anything. Existing grants are not repeated, which would disturb running processes.
+# Each query returns the missing grants for all existing tables, so migrations that create a table don't need any.
+# Existing grants are not repeated, because this would disturb running processes.
 _TABLES = f"""
     SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I TO %%I', relname, role)
     FROM pg_class, unnest(%(whole)s::text[]) role WHERE {_OWN_RELATION} AND relkind = 'r'
@@ -145,8 +143,8 @@ _LOGIN = """
 """
 
 
-# Roles belong to the whole server. If `migrate` of another database changes a role at the same time, PostgreSQL rejects
-# one of the two changes. The other one is enough.
+# All databases of a server share its roles. If two `migrate` commands change a role at the same time, PostgreSQL
+# rejects one of the changes. The other one is sufficient.
 _DONE_BY_ANOTHER = (InternalError, IntegrityError)  # "tuple concurrently updated", or an existing membership
 _PRIVILEGES = (_TABLES, _MAINTAIN, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
 _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for roles that log in
@@ -182,13 +180,13 @@ def let_roles_work(**_: Any) -> None:
 
 
 def attempt(statement: str) -> None:
-    """Execute a statement. Ignore a missing privilege, and another `migrate` that executes it at the same time."""
+    """Execute a statement. Ignore missing privileges, and conflicts with another `migrate`."""
     with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
-    """Return the SQL for an administrator, for table owners who may not create roles.
+    """Return SQL for an administrator, in case the tables' owner may not create roles.
 
     Args:
         web, worker: The logins to create for these processes. Blank for none.
@@ -218,5 +216,4 @@ def _unless_there(statement: str) -> str:
 
 
 def _name(role: str) -> str:
-    """Quote the name of a role for SQL."""
     return sql.Identifier(role).as_string()

@@ -1,7 +1,7 @@
-"""Buffers records in requests, and writes them after the requests, many at once.
+"""Write buffered records in the background, many at a time, so requests don't wait for it.
 
-In each web process, a thread writes the buffer one second after its first item. If the database is down, items wait. A
-killed process loses its buffer, so this is only for records of reads.
+In each web process, a thread writes the buffer one second after its first item. If the database is down, items stay in
+the buffer. If the process is killed, its buffer is lost, so use this only for records of reads.
 """
 
 import atexit
@@ -17,8 +17,8 @@ from sessions_app.database.database_roles import behind_requests
 
 EVERY = 1.0  # seconds
 SOON = 0.02  # for items that other processes need soon
-MOST_WAITING = 10_000  # while the database is down, the oldest items are dropped
-AWAY = (OperationalError, InterfaceError, RuntimeError)  # the last is raised by the embedded server
+MOST_WAITING = 10_000  # if the buffer is full, the oldest items are dropped
+AWAY = (OperationalError, InterfaceError, RuntimeError)  # the embedded server raises RuntimeError
 
 logger = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ class WriteBehind(Generic[T]):
     Args:
         name: The name of the thread, also used in the log.
         write: Writes some items, within a transaction.
-        soon: Write after `SOON` instead of `EVERY`.
+        soon: Whether to write after `SOON` seconds instead of `EVERY`.
     """
 
     def __init__(self, name: str, write: Callable[[list[T]], None], *, soon: bool = False) -> None:
@@ -61,11 +61,10 @@ class WriteBehind(Generic[T]):
 
     def waiting(self) -> list[T]:
         """Return buffered items that have not been written to the database yet."""
-        waiting = list(self._waiting)  # first, because items move to the other list in the meantime
+        waiting = list(self._waiting)  # read first, because items move from here to `_writing`
         return [*waiting, *self._writing]
 
     def flush(self) -> None:
-        """Write the buffer."""
         with self._lock:
             self._writing = list(self._waiting)
             for _ in self._writing:
@@ -79,7 +78,7 @@ class WriteBehind(Generic[T]):
         if not self._writing:
             return
         try:
-            with behind_requests(), transaction.atomic():  # the items concern many people
+            with behind_requests(), transaction.atomic():  # items belong to many people
                 self._write(self._writing)
             self._is_away = False
         except AWAY as error:
@@ -100,7 +99,6 @@ class WriteBehind(Generic[T]):
         logger.warning(what, what=self._name, count=len(self._writing), error=type(error.__cause__ or error).__name__)
 
     def stop(self) -> None:
-        """End the thread and write the buffer."""
         self._stop.set()
         self._noted.set()
         if self._writer is not None:
@@ -110,7 +108,7 @@ class WriteBehind(Generic[T]):
             connection.close()
 
     def _ensure_writer(self) -> None:
-        """Start the thread in the process that needs it, because web processes are forked."""
+        """Start the thread on first use, because threads don't survive the fork of a web process."""
         with self._lock:
             if self._writer is None or not self._writer.is_alive():
                 self._stop.clear()

@@ -1,8 +1,8 @@
-"""`SECURITY DEFINER` functions, and rules against misuse of their owner's privileges.
+"""`SECURITY DEFINER` functions, and rules that prevent misuse of their owner's privileges.
 
-Without these three rules, every role that may call such a function could gain its owner's privileges:
+Without these rules, a role that may call such a function could gain the privileges of the function's owner:
 
-- Its search path is fixed and has `pg_temp` last, so no temporary object of the caller can shadow a name in it.
+- The function's search path is fixed and ends with `pg_temp`, so temporary objects of the caller can't shadow names.
 - Its owner is `memory_functions`, which can't log in, isn't a superuser, and may use only the columns in `_NEEDED`.
 - No other role may create temporary objects, or anything in the schema `public`.
 
@@ -56,7 +56,7 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class Gap:
-    """A violation of these rules.
+    """A violation of a rule.
 
     Args:
         what: A sentence that describes it.
@@ -71,7 +71,6 @@ class Gap:
 
     @property
     def remedy(self) -> str:
-        """A sentence that says how to fix it."""
         return f"Run manage.py migrate. If its login lacks the permission, an administrator runs: {self.statement};"
 
 
@@ -85,7 +84,8 @@ _OWN = """
 _TABLES_OWNER = "(SELECT tableowner FROM pg_tables WHERE schemaname = 'public' AND tablename = 'sessions_app_message')"
 _ROLE = f"JOIN pg_roles ON rolname = '{FUNCTIONS_ROLE}'"
 
-# Each rule: a sentence on its violation, and a query that returns the statements to fix it. Earlier fixes come first.
+# For each rule, a sentence about its violation, and a query that returns the statements to fix it. Later rules depend
+# on the fixes of earlier ones.
 _QUESTIONS = (
     (
         "SECURITY DEFINER functions resolve names in schemas where their callers can create objects.",
@@ -179,6 +179,5 @@ def gaps() -> Iterator[Gap]:
 
 
 def close_gaps(**_: Any) -> None:
-    """Fix all violations that the login may fix."""
     for gap in gaps():
         attempt(gap.statement)

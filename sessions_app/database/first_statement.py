@@ -1,7 +1,7 @@
-"""SQL that is sent in the same message as a request's statement, so it needs no extra round trip.
+"""SQL that is sent in the same message as a statement, to save a round trip.
 
-Providers return their SQL before each statement. `SessionsAppConfig` lists them. Their settings end with the
-transaction, so a pooler may reuse the connection for another process.
+Before each statement, providers return SQL. `SessionsAppConfig` registers the providers. Their settings apply until the
+end of the transaction, so a pooler can reuse the connection for other processes.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _providers: list[Provider] = []
 
 
 def ask(*providers: Provider) -> None:
-    """Register the providers for all connections that are opened from now on.
+    """Register the providers for all new connections.
 
     Args:
         providers: In the order in which their SQL is executed.
@@ -54,7 +54,6 @@ def _hook(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 
 def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """Execute a statement together with the providers' SQL."""
     cursor = context["cursor"].cursor
     status = cursor.connection.info.transaction_status
     if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
@@ -72,14 +71,14 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
         for provider, _ in asked:
             provider.failed(error)
         raise
-    cursor.set_result(-1)  # the result of the statement itself
+    cursor.set_result(-1)  # skip to the result of the statement itself
     for provider, _ in asked:
         provider.executed()
     return result
 
 
 def _executed_after(own: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
-    """Send the providers' SQL with an empty statement first, if it can't be combined with the statement."""
+    """Send the providers' SQL in a message of its own, because it can't be combined with the statement."""
     with transaction.atomic(using=own.alias, savepoint=False):
         with own.cursor() as cursor:
             cursor.execute("SELECT")

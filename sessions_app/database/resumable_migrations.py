@@ -1,11 +1,11 @@
 """Make `migrate` resumable. If it is killed, the next run continues.
 
 If a migration has deferred SQL, such as the foreign keys of a new table, Django records it only after its transaction.
-A kill in between leaves tables that the next `migrate` tries to create again. This module runs deferred SQL as the last
-operation of each migration, so Django records the migration within the transaction.
+If `migrate` is killed in between, the next run tries to create existing tables. This module runs deferred SQL as the
+last operation of each migration, so Django records the migration within the transaction.
 
-A migration with `atomic = False` has no transaction. Its operations run again after a kill, so each of them must be
-repeatable (docs/contributing.md).
+A migration with `atomic = False` has no transaction. If `migrate` is killed, its operations run again, so each of them
+must be repeatable (docs/contributing.md).
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,6 @@ class RunDeferredSQL(Operation):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        """Run the deferred SQL in the migration's transaction."""
         for statement in schema_editor.deferred_sql:
             schema_editor.execute(statement, None)
         schema_editor.deferred_sql.clear()
@@ -53,7 +52,6 @@ class AddIndexOnce(AddIndexConcurrently):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        """Build the index if it is missing or invalid."""
         table = to_state.apps.get_model(app_label, self.model_name)._meta.db_table
         with schema_editor.connection.cursor() as cursor:
             cursor.execute(
@@ -70,7 +68,7 @@ class AddIndexOnce(AddIndexConcurrently):
 
 
 def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
-    """Make each migration of the plan resumable. A receiver of `pre_migrate`.
+    """Make each migration of the plan resumable. Receives the signal `pre_migrate`.
 
     Args:
         plan: The migrations, each with whether it is to be reversed.

@@ -18,13 +18,11 @@ class Reader(Protocol):
     def from_replica_as_of_now(self, read: Callable[[], T]) -> T: ...
 
 
-# Each function returns the tables whose rows are on other servers.
 spread_tables: list[Callable[[], Sequence[str]]] = []
 _readers: list[Reader] = []
 
 
 def tables_elsewhere() -> list[str]:
-    """Return the tables whose rows are on other servers."""
     return [table for tables in spread_tables for table in tables()]
 
 
@@ -34,18 +32,10 @@ def send_reads(reader: Reader) -> None:
 
 
 def read_for_page(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return a page, or its data. Changes that others made within the last minute may be missing.
-
-    Args:
-        read: Creates the page. It only reads rows, and may be called twice.
-    """
+    """Return a page, or its data. `read` may be called twice. Others' changes of the last minute may be missing."""
     return _readers[0].from_replica(request, read) if _readers else read()
 
 
 def read_as_of_now(read: Callable[[], T]) -> T:
-    """Return the result of `read`, which includes everything that was committed before this call.
-
-    Args:
-        read: Only reads rows, and may be called twice.
-    """
+    """Return the result of `read`, which includes everything committed before this call. `read` may be called twice."""
     return _readers[0].from_replica_as_of_now(read) if _readers else read()

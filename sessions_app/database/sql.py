@@ -1,7 +1,7 @@
-"""Raw SQL: reads that every request makes, and writes that the ORM can't express.
+"""Raw SQL: reads that every request runs, and writes that the ORM can't express.
 
-For these reads, the ORM takes longer to build a query, or to inspect the columns of a raw one, than PostgreSQL to
-execute it.
+For these reads, the ORM takes longer to build a query, or to inspect the columns of a raw query, than PostgreSQL takes
+to execute it.
 """
 
 import json
@@ -20,26 +20,26 @@ Row = TypeVar("Row", bound=Model)
 Fields = tuple["Field[Any, Any]", ...]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-AT_ONCE = 1_000  # rows that are built before they are sent
+AT_ONCE = 1_000  # number of rows to build before they are sent
 
 
 # --- reads ---
 
 
 def microseconds_of(column: str) -> str:
-    """Return SQL for a time as a whole number. `time_of` parses it ten times as fast as psycopg parses a time."""
+    """Return SQL for a time as microseconds. `time_of` parses these ten times as fast as psycopg parses a time."""
     return f"(extract(epoch FROM {column}) * 1000000)::bigint"
 
 
 def time_of(microseconds: int) -> datetime:
-    """Convert microseconds since 1970 to a time."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
 def array_of(numbers: Iterable[float]) -> str:
     """Return a PostgreSQL array literal of numbers. The statement must declare its type.
 
-    psycopg inspects each item of a list, which takes most of the time of a statement with hundreds of numbers.
+    If the parameter is a list, psycopg inspects each item. With hundreds of numbers, this takes most of the statement's
+    time.
     """
     return _array(map(str, numbers))
 
@@ -56,7 +56,7 @@ def _array(items: Iterable[str]) -> str:
 
 @cache
 def columns(model: type[Model], table: str) -> str:
-    """Return SQL for the columns of a model's table, in the order that `first` expects.
+    """Return SQL for the columns of a model's table, in the order that `read` expects.
 
     Args:
         model: The table's model. It must not be `Searched`.
@@ -67,17 +67,18 @@ def columns(model: type[Model], table: str) -> str:
 
 @cache
 def _fields(model: type[Model]) -> tuple[list[str], list[tuple[int, Any]]]:
-    """Return the names of a model's fields, and the positions and converters of those that need conversion."""
+    """Return the names of a model's fields, and the positions of fields that need conversion, with their converters."""
     fields = model._meta.concrete_fields
     converted = [(place, field.from_db_value) for place, field in enumerate(fields) if hasattr(field, "from_db_value")]
     return [field.attname for field in fields], converted
 
 
 def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Row, Sequence[Any]]]:
-    """Return the rows of a query, each with the values of its other columns.
+    """Return the rows of a query, each with the values of its additional columns.
 
     Args:
-        sql: Selects `columns` first. If it has several statements, the last one returns the rows.
+        sql: Selects `columns` first, and then the additional columns. If it has several statements, the last one
+            returns rows.
     """
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
@@ -97,11 +98,7 @@ def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[An
 def first(
     model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]
 ) -> tuple[Row, Sequence[Any]] | None:
-    """Return the first row of a query, with the values of its other columns. None if there is no row.
-
-    Args:
-        sql, parameters: As in `read`.
-    """
+    """Return the first row of a query, as `read` does. None if there is no row."""
     return next(iter(read(model, sql, parameters)), None)
 
 
@@ -109,7 +106,7 @@ def first(
 
 
 def insert_unless_there(instance: Model) -> bool:
-    """Insert a new row, unless a unique constraint shows that it exists.
+    """Insert a row, unless a unique constraint is violated.
 
     If another transaction is adding the same row, wait for it.
 
@@ -123,10 +120,10 @@ def insert_unless_there(instance: Model) -> bool:
 
 
 def insert_those_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
-    """Insert new rows of one table with one statement. Skip rows that violate a unique constraint.
+    """Insert rows of one table with one statement. Skip rows that violate a unique constraint.
 
     Args:
-        instances: The rows. Of two equal rows, the first is added.
+        instances: The rows. If two violate a constraint with each other, the first is added.
         named_by: A field whose value is different in each new row.
 
     Returns:
@@ -142,7 +139,7 @@ def insert_those_missing(instances: Sequence[Row], *, named_by: str) -> list[Row
 
 
 def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Insert the missing rows. Return their primary keys and these fields."""
+    """Insert the rows that don't violate a unique constraint. Return their primary keys and these fields."""
     options = type(instances[0])._meta
     query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
     query.insert_values(
@@ -190,11 +187,11 @@ def insert_missing_as_they_are(instances: Sequence[Model]) -> None:
 
 
 def copy_rows(instances: Sequence[Model]) -> None:
-    """Insert new rows of one table. The instances get no primary keys, and no signal is sent.
+    """Insert rows of one table. Sets no primary keys, and sends no signals.
 
     Uses COPY, which is several times as fast as INSERT. PostgreSQL rejects COPY if row-level security limits the role.
-    Then the rows are inserted with `bulk_create`. The caller must have executed a statement in the transaction before,
-    because COPY skips the SQL that sets up a transaction.
+    In this case, use `bulk_create`. The caller must have executed a statement in the transaction, because COPY skips
+    the SQL that sets up a transaction (`first_statement.py`).
     """
     model = type(instances[0])
     if _is_limited(model):
@@ -209,10 +206,10 @@ def copy_rows(instances: Sequence[Model]) -> None:
 
 
 def _rows(instances: Sequence[Model], fields: Fields) -> list[list[Any]]:
-    """Return the values of instances.
+    """Return the values of instances as rows.
 
-    Converts many rows before it sends them, because stemming needs the processor's caches. Sending each row alone would
-    make an import a tenth slower.
+    Many rows are converted before any is sent, because stemming needs the processor's caches. Otherwise, an import
+    would take a tenth longer.
     """
     values, converted = attrgetter(*(field.attname for field in fields)), _converted(fields)
     rows = [list(values(instance)) for instance in instances]
@@ -247,10 +244,10 @@ def _as_json(value: Any) -> str | None:
 
 
 def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
-    """Update some columns of rows of one table with a single statement.
+    """Update some columns of rows with one statement.
 
     Args:
-        instances: The changed rows. Their primary key is `id`.
+        instances: The changed rows, of one table. Their primary key must be `id`.
         names: The names of the fields. None may be a JSON field.
     """
     model = type(instances[0])
@@ -261,8 +258,8 @@ def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
     columns = [f'"{field.column}"' for field in fields]
     assigned = ", ".join(f"{column} = new.{column}" for column in columns[1:])
     sql = (
-        f'UPDATE "{options.db_table}" was SET {assigned} FROM unnest({arrays}) AS new ({", ".join(columns)}) '  # noqa: S608
-        f"WHERE was.{columns[0]} = new.{columns[0]}"
+        f'UPDATE "{options.db_table}" was SET {assigned} '  # noqa: S608
+        f"FROM unnest({arrays}) AS new ({', '.join(columns)}) WHERE was.{columns[0]} = new.{columns[0]}"
     )
     with connection.cursor() as cursor:
         cursor.execute(sql, [[getattr(instance, field.attname) for instance in instances] for field in fields])
@@ -274,6 +271,6 @@ def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
 def lock_rows(rows: QuerySet[Any]) -> None:
     """Lock rows of a table until the transaction ends, in the order of their primary keys, to avoid deadlocks.
 
-    New references to them are not blocked.
+    Other transactions can still add references to the rows.
     """
     list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk"))

@@ -1,10 +1,10 @@
-"""Timeouts of a request: for locks, statements, an idle transaction, and the whole request.
+"""Timeouts of a request: for locks, statements, idle transactions, and the whole request.
 
-In a limited block, each transaction sets its limits in its first message (`first_statement.py`). So the limits apply to
-a person's transaction, to transactions of the tables' owner, and to single statements.
+In the block of `limited`, the first message of each transaction sets its timeouts (`first_statement.py`). This includes
+transactions in any role, and single statements.
 
-A request also has a deadline. The timeout of a statement is the time left until then, rounded up to a tenth of a
-second. No statement starts after the deadline.
+A request also has a deadline. No statement starts after it, and the timeout of a statement is at most the time left
+until then, rounded up to a tenth of a second.
 """
 
 import math
@@ -25,26 +25,23 @@ from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
 
-IDLE_SECONDS = 60.0  # a request that is idle in a transaction for longer loses its locks
+# After this time, a request that is idle in a transaction loses its connection, and with it its locks.
+IDLE_SECONDS = 60.0
 
 
 class Kind(Enum):
-    """How long a statement of a request may take."""
+    """The kind of a request, which determines how long its statements may take."""
 
     CALL = "call"
     LONG = "long"  # operators' pages, and calls that export, erase, delete or retract
 
 
 class Deadline:
-    """The time at which a request ends with 503.
-
-    Args:
-        seconds: Seconds from now.
-    """
+    """The time, in some seconds, at which a request ends with 503."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
-        self.granted = math.inf  # statement timeout of the current transaction, in seconds
+        self.granted = math.inf  # statement timeout that the current transaction has set, in seconds
 
     @property
     def left(self) -> float:
@@ -56,7 +53,7 @@ class Deadline:
         self._at = math.inf
 
 
-REGRANT = 1.0  # seconds that a transaction's statements may run beyond the deadline
+REGRANT = 1.0  # maximum seconds by which a statement may exceed the deadline
 
 _kind: ContextVar[Kind | None] = ContextVar("kind", default=None)
 _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
@@ -64,7 +61,6 @@ _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 @contextmanager
 def until(deadline: Deadline) -> Iterator[None]:
-    """Set the deadline of the request that the block serves."""
     outer = _deadline.set(deadline)
     try:
         yield
@@ -73,15 +69,14 @@ def until(deadline: Deadline) -> Iterator[None]:
 
 
 def deadline() -> Deadline | None:
-    """Return the deadline of the current request, or None."""
     return _deadline.get()
 
 
 @contextmanager
 def limited(kind: Kind) -> Iterator[None]:
-    """Limit how long the block waits for the database. A nested block replaces the limits of its outer block.
+    """Limit how long the block may use the database. Replaces the limits of an outer block.
 
-    A long request has no deadline.
+    Removes the deadline of a long request.
     """
     if kind is Kind.LONG and (ends := deadline()):
         ends.lift()
@@ -94,11 +89,7 @@ def limited(kind: Kind) -> Iterator[None]:
 
 @contextmanager
 def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
-    """Serve a request in the block. Limit how long it waits for the database, and which rows it sees.
-
-    Args:
-        role: The role of its transactions until the person is known.
-    """
+    """Run a request in the block, with limited use of the database, in `role` until the person is known."""
     with limited(kind), taking(role):
         yield
 
@@ -107,11 +98,7 @@ class LimitsSet(first_statement.Provider):
     """Sets the limits of a transaction in its first message, and a shorter timeout near the deadline."""
 
     def before(self, *, begins: bool) -> str:
-        """Return the statements that set the limits.
-
-        Raises:
-            OperationalError: The request's deadline has passed.
-        """
+        """Return the statements that set the timeouts. Raise OperationalError after the request's deadline."""
         kind, ends = _kind.get(), deadline()
         if kind is None:
             return ""
@@ -132,7 +119,7 @@ class LimitsSet(first_statement.Provider):
 
 
 def _limits(kind: Kind, left: float) -> dict[str, float]:
-    """Return the limits of a transaction."""
+    """Return the timeouts of a transaction by PostgreSQL's names, in seconds."""
     limits = settings.LIMITS
     longest = limits.request_seconds if kind is Kind.CALL else limits.long_statement_seconds
     return {
@@ -148,7 +135,7 @@ def _tenths(seconds: float) -> float:
 
 
 def set_local(seconds: Mapping[str, float]) -> str:
-    """Return the statements that set a transaction's timeouts, given by their PostgreSQL names."""
+    """Return the statements that set a transaction's timeouts. Takes the return value of `_limits`."""
     return "".join(f"SET LOCAL {name} = {value * 1000:.0f}; " for name, value in seconds.items())
 
 

@@ -1,7 +1,7 @@
-"""Notifications that wake idle workers when a job may be due, and the sender of webhooks when one is due.
+"""Notifications that wake idle workers when a job may be due, and the webhook sender when a delivery is due.
 
-They are sent after the commit, because NOTIFY holds a server-wide lock until its transaction commits. A lost
-notification delays a job by at most `IDLE`, because idle workers and the watchdog poll for due jobs.
+They are sent after the commit, because NOTIFY holds a server-wide lock until its transaction commits. If a notification
+is lost, a job is delayed by at most `IDLE` seconds, because idle workers and the watchdog poll too.
 """
 
 import os
@@ -35,12 +35,11 @@ def wake(channel: Channel) -> None:
 
 
 def wake_workers() -> None:
-    """Wake idle workers when this transaction has committed."""
     wake(Channel.JOBS)
 
 
 def sends_from_thread() -> bool:
-    """Return whether this is a web process, where a thread sends one notification for several requests."""
+    """Return whether this is a web process, where a thread combines the notifications of several requests."""
     return bool(settings.PROCESS == "web")
 
 
@@ -53,7 +52,7 @@ def _send(channel: Channel) -> None:
 
 
 def _notify(channels: list[Channel]) -> None:
-    # A crash of the server loses at most the notification, so the commit doesn't wait for the disk.
+    # Don't wait for the disk when committing, because a crash of the server can only lose the notification.
     statements = ["SET LOCAL synchronous_commit TO off", *(f"NOTIFY {channel}" for channel in dict.fromkeys(channels))]
     with connection.cursor() as cursor:
         cursor.execute("; ".join(statements))
@@ -71,15 +70,15 @@ class Waker:
         os.set_blocking(self._writing, False)
 
     def wake(self) -> None:
-        with suppress(BlockingIOError):  # the pipe is full, which wakes it too
+        with suppress(BlockingIOError):  # the pipe is full, so the reader wakes up anyway
             os.write(self._writing, b"!")
 
 
 class Bell:
-    """Wakes this process when a notification arrives on its database connection.
+    """Waits for notifications on this process's database connection.
 
     Args:
-        interrupt: A file descriptor that also wakes it when it becomes readable.
+        interrupt: A file descriptor. When it becomes readable, the wait ends too.
     """
 
     def __init__(self, *channels: Channel, interrupt: int | None = None) -> None:
@@ -88,9 +87,9 @@ class Bell:
         self._has_rung = False
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a notification, at most some seconds. Return whether one may have arrived.
+        """Wait up to some seconds for a notification. Return whether one may have arrived.
 
-        Return immediately if one arrived since the last wait, or if the connection is new and was not listening before.
+        Return immediately if one has arrived since the last wait, or if the connection was not listening yet.
         """
         may_have_rung = True
         if settings.JOBS.poll_seconds:
@@ -123,7 +122,7 @@ class Bell:
 
 
 def _drain(listening: Connection[Any]) -> None:
-    """Read all notifications. They carry no data."""
+    """Read and discard all notifications, because they contain no data."""
     with connection.wrap_database_errors:
         listening.pgconn.consume_input()
         while listening.pgconn.notifies():

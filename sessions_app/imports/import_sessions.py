@@ -1,9 +1,9 @@
 """`import_sessions`: add conversations from another system as if they had been posted.
 
 Messages that a reader in `sessions_app/imports` yields are appended in batches, with many batches in a transaction. A
-signal passes facts without messages (`Statement`) to the memory app. An import can be repeated: a message is recognized
-by its `external_id`, even if it has been archived. As in an append, a message is rejected if its content differs from
-the stored message with the same `external_id`.
+signal passes facts without messages (`Statement`) to the memory app. An import can be repeated. Existing messages are
+recognized by their `external_id`, even archived ones. A message is rejected if the existing message with its
+`external_id` has different content.
 """
 
 import json
@@ -24,8 +24,8 @@ from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, Batch, NewMessage, append_many, process_texts
 from sessions_app.transcript.store import NamedSession
 
-# Messages are buffered so that one append has many messages of a session, and one transaction has many sessions. When
-# the buffer reaches either limit, all of it is appended.
+# Messages are buffered to append many messages of a session at once, and many sessions in one transaction. When the
+# buffer reaches either limit, all of it is appended.
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
 STATEMENTS_MAX = 1_000  # per transaction
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Record:
-    """A message, its position in the file (`where`), and its session. It has an `external_id`."""
+    """A message with its session and its position in the file (`where`). The message has an `external_id`."""
 
     where: str
     place: Place
@@ -58,7 +58,7 @@ class Statement:
     """A fact about a person that another system stored.
 
     Args:
-        source: The system, as `import:…`.
+        source: The system's name, with the prefix `import:`.
         user_id, agent_id: The person and the agent. A blank agent is the default one.
         said_at: When the system learned it.
         valid_from, valid_until: When it was true. None if unknown.
@@ -85,19 +85,19 @@ class Rejected:
 
 
 class Said(NamedTuple):
-    """Values to compare two messages by."""
+    """The values by which two messages are compared."""
 
     role: str
     tool_name: str
     said_hash: str
 
 
-SaidById = dict[str | None, Said | None]  # of a session, by `external_id`; None if unknown
+SaidById = dict[str | None, Said | None]  # a session's messages by `external_id`; None if the content is unknown
 
 
 @dataclass
 class ImportCounts:
-    """Counts of messages and facts that were added or already existed, and of rejected records."""
+    """Counts of new and existing messages and facts, and of rejected records."""
 
     added: int = 0
     known: int = 0
@@ -114,14 +114,14 @@ def import_sessions(
     on_rejected: Callable[[Rejected], None] = lambda _: None,
     on_batch: Callable[[ImportCounts], None] = lambda _: None,
 ) -> ImportCounts:
-    """Append the records of a reader, session by session, in the order of the file.
+    """Append the records of a reader, in the order of the file.
 
     Args:
         found: Records in the order of the file, read lazily.
         application: The primary key of the people's application.
         dry_run: Roll back each batch.
         on_rejected: Called with each rejected record.
-        on_batch: Called with the counts so far, after each batch.
+        on_batch: Called after each batch, with the counts so far.
     """
     imported = ImportCounts()
 
@@ -157,7 +157,7 @@ def import_sessions(
 def _messages(
     found: Iterable[Record | Statement | Rejected], take: Callable[[list[Statement]], None]
 ) -> Iterable[Record | Rejected]:
-    """Yield everything except statements. Pass those to `take`, many at a time."""
+    """Yield the messages and rejected records. Pass statements to `take`, many at a time."""
     waiting: list[Statement] = []
     for one in found:
         if not isinstance(one, Statement):
@@ -179,7 +179,7 @@ def _hand_on(statements: list[Statement], application: int) -> int:
 
 
 def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
-    """Group the batches that one transaction appends."""
+    """Group batches, to append each group in one transaction."""
     portion: list[list[Record]] = []
     count = chars = 0
     for batch in batches:
@@ -193,7 +193,7 @@ def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
 
 
 def _batches(found: Iterable[Record | Rejected], reject: Callable[[Rejected], None]) -> Iterable[list[Record]]:
-    """Yield batches of one session each, even if the file interleaves sessions. None exceeds the API's limit."""
+    """Yield batches of one session each, within the API's limit. The file may interleave sessions."""
     pending: dict[tuple[str, str], list[Record]] = {}
     count = chars = 0
     for record in found:
@@ -218,7 +218,7 @@ def _chars(message: NewMessage) -> int:
 
 
 def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[Record], list[Rejected]]]:
-    """Return, for each batch, the records that its session doesn't have, and those that can't be added."""
+    """Return, for each batch, the records that are missing in its session, and the rejected ones."""
     names = {batch[0].place.user_id for batch in portion}
     known = _Known(list(UserProfile.objects.filter(application=application, user_id__in=names)), portion)
     hashes = iter(said_hashes([(one.message.content, one.message.payload) for batch in portion for one in batch]))
@@ -226,7 +226,6 @@ def _checked(portion: list[list[Record]], application: int) -> list[tuple[list[R
 
 
 def _append(batches: list[list[Record]], application: int) -> list[int]:
-    """Append batches. Return how many messages each one added."""
     users = UserProfile.objects.ensure_held({batch[0].place.user_id for batch in batches}, application)
     return [appended.added for appended in append_many([_to_append(users, batch) for batch in batches])]
 
@@ -238,13 +237,7 @@ def _to_append(users: Mapping[str, UserProfile], new: list[Record]) -> Batch:
 
 
 class _Known:
-    """The stored messages of the sessions that records belong to.
-
-    Reads no text and locks nothing, so a repeated import is cheap.
-
-    Args:
-        users: The people whose sessions they are.
-    """
+    """The stored messages of the records' sessions. Reads no texts and locks no rows, so repeated imports are cheap."""
 
     def __init__(self, users: Sequence[UserProfile], portion: list[list[Record]]) -> None:
         wanted = {batch[0].place.session_id for batch in portion}
@@ -259,7 +252,7 @@ class _Known:
         ]
         self._stored: dict[int | None, SaidById] = defaultdict(dict)
         for pk, external_id, role, tool_name, said_hash in _sent_as(sent):
-            # Messages that were archived before there were hashes can't be compared.
+            # Messages that older versions archived have no hash, and can't be compared.
             self._stored[pk][external_id] = Said(role, tool_name, said_hash) if said_hash else None
         self._said: dict[tuple[str, str], SaidById] = {}
 
@@ -268,7 +261,7 @@ class _Known:
         return self._sessions.get((place.user_id, place.session_id))
 
     def checked(self, batch: list[Record], hashes: list[str]) -> tuple[list[Record], list[Rejected]]:
-        """Return the records that a session doesn't have, and those that can't be added."""
+        """Return the records of a batch that are missing in its session, and the rejected ones."""
         place, session = batch[0].place, self._session_of(batch)
         stored = self._stored[session.pk] if session else {}
         said = self._said.setdefault((place.user_id, place.session_id), dict(stored))
@@ -281,17 +274,16 @@ class _Known:
 
 
 def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
-    """Return the session, `external_id`, role, tool and content hash of the messages with these ids."""
     said_hash = RawSQL(_KNOWN_HASH_SQL, [], TextField())  # noqa: S611 (of our own columns)
     return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
 
 
 def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[list[Record], list[Rejected]]:
-    """Separate the records that differ from the message with the same `external_id`.
+    """Reject records whose `external_id` belongs to a message with different content. Return the others first.
 
     Args:
         batch, hashes: The records of one session, and the hashes of their content.
-        known: The session's messages by `external_id`. The records of the batch are added.
+        known: The session's messages by `external_id`. This function adds the records of the batch.
     """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []
@@ -305,7 +297,7 @@ def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[
 
 
 def _not_archived(session: Session, new: list[Record]) -> tuple[list[Record], list[Rejected]]:
-    """Return the records that are newer than the archived turns, and those without a time to compare.
+    """Return the records that are newer than the archived turns. Reject those without a time.
 
     The ids of archived turns may be gone too, so those turns are recognized by their time.
     """

@@ -25,12 +25,11 @@ class ImportRecord(MessageInput):
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first line is a message."""
     return source.first_names >= {"user_id", "session_id", "role"}
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """Yield the messages. For a message without an `external_id`, use its position in its session.
+    """Yield the messages. A message without an `external_id` gets one from its position in its session.
 
     Raises:
         CannotImport: An owner was given, although each line names its own.

@@ -1,10 +1,11 @@
-"""The input of a reader: the file of an import, its owner, and the reasons why records are rejected.
+"""The input of a reader: a file, and the owner of its conversations.
 
-The file is read record by record, from JSON lines, a JSON array, or a zip that holds such an array.
+The file has JSON lines, a JSON array, or is a zip file with such an array.
 
-Only one record is in memory at a time, with at most `RECORD_MAX` characters and `VALUES_MAX` values, so the size of the
-file doesn't matter, even unpacked. A record that can't be read yields a `Rejected`. For an array, the standard parser
-gets a text that grows until a value is complete. Decision 10 says why no streaming parser is used.
+Only one record is in memory at a time, with at most `RECORD_MAX` characters and `VALUES_MAX` values, so the file may
+have any size, even when it is unpacked. For a record that can't be read, the source yields a `Rejected`. To read an
+array, the standard parser parses a text that grows until a value is complete. The dependencies page
+(docs/dependencies.md) says why no streaming parser is used.
 """
 
 import json
@@ -27,7 +28,7 @@ from sessions_app.imports.import_sessions import Rejected
 from sessions_app.refusals import Refusal
 
 RECORD_MAX = 32 * MIB  # bytes of a line, or characters of a conversation in an array
-VALUES_MAX = 1_000_000  # of a record: lists, objects and the values in them
+VALUES_MAX = 1_000_000  # values of a record, including lists and objects
 CHUNK = MIB
 CONVERSATIONS = re.compile(r"(^|.*/)conversations(-\d+)?\.json")
 TOO_MANY = f"It has more than {VALUES_MAX:,} values."
@@ -47,7 +48,7 @@ class Unreadable(Refusal):
 
 @dataclass(frozen=True)
 class Owner:
-    """The person and the agent, for a file that names neither. A blank agent is the default one."""
+    """The owner of conversations in a file that names no person or agent. A blank agent is the default one."""
 
     user_id: str = ""
     agent_id: str = ""
@@ -84,7 +85,6 @@ class Source:
 
     @property
     def position(self) -> int:
-        """Number of bytes read so far."""
         return self.size if self._file.closed else self._file.tell()
 
     @cached_property
@@ -97,7 +97,6 @@ class Source:
         return frozenset()
 
     def lines(self) -> Iterator[LocatedValue | Rejected]:
-        """Yield the values of a file with one value per line. Blank lines are skipped."""
         if self.is_zip:
             yield Rejected("the file", "It is a zip file; JSON lines are expected.")
             return
@@ -121,7 +120,6 @@ class Source:
         return self._whole() if start.split(b"\n", 1)[0].strip() == b"{" else self.lines()
 
     def _whole(self) -> Iterator[LocatedValue | Rejected]:
-        """Yield the single value of the file."""
         self._file = self.path.open("rb")
         with self._file:
             text = self._file.read(RECORD_MAX + 1)
@@ -191,7 +189,7 @@ def _elements(stream: IO[bytes], what: str) -> Iterator[LocatedValue | Rejected]
         reason = "It is nested too deeply."
     except ValueError:
         reason = "It is not valid JSON in UTF-8."
-    # `zipfile` raises the last of these for a compression method that it does not know.
+    # raised by `zipfile` for an unknown compression method
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError):
         reason = "The file is damaged at this point."
     yield Rejected(f"{what} {number + 1}", f"{reason} Nothing after it was read.")
@@ -204,14 +202,14 @@ class _ArrayReader:
         self._stream = TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         self._text = ""
         self._at = 0
-        self._has_few_values = False  # cached for the text in memory
+        self._has_few_values = False  # for the text in memory
         self._decoder = json.JSONDecoder()
 
     def elements(self) -> Iterator[Any]:
         """Yield the elements of the array.
 
         Raises:
-            ValueError, RecursionError: An element can't be read. The text of an `Unreadable` says why.
+            Unreadable, ValueError, RecursionError: An element can't be read.
         """
         if self._next() != "[":
             raise Unreadable("A JSON array is expected.")
@@ -248,7 +246,7 @@ class _ArrayReader:
                 if len(self._text) - self._at > RECORD_MAX:
                     raise Unreadable(f"It is not valid JSON, or longer than {RECORD_MAX // MIB} MiB.") from None
             else:
-                if end < len(self._text):  # a number may continue after the end of the text
+                if end < len(self._text):  # at the end of the text, a number may be incomplete
                     self._at = end
                     return value
             if not self._read_on():
@@ -271,11 +269,7 @@ class _ArrayReader:
 
 
 def public_id(value: str) -> str:
-    """Return an id, validated as in the API.
-
-    Raises:
-        CannotImport: The id is not valid. The message says why.
-    """
+    """Validate an id as the API does, and return it. Raise CannotImport if it is not valid."""
     try:
         return str(_public_id.run_validation(value))
     except ValidationError as error:

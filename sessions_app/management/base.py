@@ -1,4 +1,4 @@
-"""The base of commands: an error message for a `Refusal`, and the option `--application`."""
+"""Base class of commands that may raise a `Refusal`, and the option `--application`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class RefusingCommand(BaseCommand):
     """A command that ends with an error message if it raises a `Refusal`.
 
     Attributes:
-        unchanged: A sentence that follows the reason.
+        unchanged: A sentence that the error message adds to the reason.
     """
 
     unchanged = ""
@@ -26,15 +26,10 @@ class RefusingCommand(BaseCommand):
 
 
 def add_application(parser: CommandParser) -> None:
-    """Add the option `--application` to a command."""
     parser.add_argument("--application", metavar="NAME", help="name of the application; default: the first application")
 
 
 def application_of(options: dict[str, Any]) -> int:
-    """Return the primary key of the application in a command's options.
-
-    Raises:
-        UnknownApplication: No application has this name.
-    """
+    """Return the primary key of the application in a command's options. Raise UnknownApplication if there is none."""
     name = options["application"]
     return Application.objects.named(name).pk if name is not None else DEFAULT

@@ -1,8 +1,8 @@
 """API keys.
 
-A key has the form `mem_<prefix>_<secret>`. The row is found by its indexed prefix. The prefix of a person's own key
-starts with a u, so the web process needs no query to recognize it. The secret has 256 random bits, and only its SHA-256
-is stored: slow hashes protect guessable passwords, but would only slow down requests here.
+A key has the form `mem_<prefix>_<secret>`. The prefix is indexed. In a key of a person, it starts with `u`, so a web
+process recognizes such a key without a query. The secret has 256 random bits, and only its SHA-256 hash is stored. A
+slow hash would protect guessable passwords, but here it would only slow down requests.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from sessions_app.models.user_profile import UserProfile
 from sessions_app.process_cache import PROVEN
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
-EXPORT, CHAT = "export", "chat"  # token scopes; a key that may read may also export, and one that may write may chat
+EXPORT, CHAT = "export", "chat"  # scopes of tokens; read includes export, and write includes chat
 _LEVELS = {"read": 0, EXPORT: 0, "write": 1, CHAT: 1, "admin": 2}
 
 
@@ -46,7 +46,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         scope: str = "write",
         expires_at: datetime | None = None,
     ) -> tuple["ApiKey", str]:
-        """Create a key. Return it with its full text, which can't be retrieved again.
+        """Create a key. Return it with its text, which can't be retrieved again.
 
         Args:
             name: What the key is for.
@@ -81,7 +81,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         return key
 
     def _with_limits(self, prefix: str) -> "ApiKey | None":
-        """Return a key, and whether any custom limits exist."""
+        """Return the key with this prefix, and set whether any custom limits exist."""
         if (found := first(ApiKey, _VERIFY_SQL.format(columns=columns(ApiKey, "k")), [prefix])) is None:
             return None
         key, more = found
@@ -138,7 +138,7 @@ class ApiKey(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
 
-    granted: frozenset[str] | None = None  # scopes of the token that represents the key; None without a token
+    granted: frozenset[str] | None = None  # scopes of a token that represents the key; None if the client sent the key
     has_limits = False  # whether any custom limits exist; set by `verify`
 
     def save(self, *args: Any, **kwargs: Any) -> None:
@@ -147,12 +147,12 @@ class ApiKey(models.Model):
             self.application_id = self.user.application_id
         super().save(*args, **kwargs)
 
-    # Django REST framework reads this attribute of `request.user`.
+    # required by Django REST framework, because `request.user` is the key
     is_authenticated = True
 
     @property
     def actor(self) -> str:
-        """This key's name as an actor."""
+        """The key as an actor, as jobs and the event log store it."""
         return f"key:{self.prefix}"
 
     @property
@@ -163,15 +163,10 @@ class ApiKey(models.Model):
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "active"
 
     def is_valid(self) -> bool:
-        """Return whether the key is neither revoked nor expired."""
         return self.state == "active"
 
     def revoke(self) -> bool:
-        """Revoke the key immediately and permanently.
-
-        Returns:
-            Whether the key had not been revoked before.
-        """
+        """Revoke the key immediately and permanently. Return whether it had not been revoked before."""
         now = timezone.now()
         if not ApiKey.objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=now):
             return False
@@ -179,7 +174,6 @@ class ApiKey(models.Model):
         return True
 
     def clean(self) -> None:
-        """Reject a new key that has already expired."""
         if self._state.adding and self.expires_at is not None and self.expires_at <= timezone.now():
             raise ValidationError({"expires_at": "The time must be in the future."})
 

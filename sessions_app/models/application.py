@@ -1,7 +1,8 @@
 """Applications: tenants of an installation, each with its own people, agents, keys and prompts.
 
-A person's data belong to the person's application. Other rows (an agent's shards, prompts, events about no person) name
-their application themselves. An installation starts with one application, which its pages don't mention.
+A person's data belong to the person's application. Rows without a person, such as an agent's shards, prompts and some
+events, refer to their application themselves. An installation starts with one application. As long as it is the only
+one, pages don't mention it.
 """
 
 from typing import Any
@@ -14,8 +15,8 @@ from django.db.models import Q
 
 from sessions_app.refusals import Refusal
 
-DEFAULT = 1  # the primary key of every installation's first application
-SEVERAL = "several-applications"  # cache key: whether there is more than one
+DEFAULT = 1  # primary key of the first application of every installation
+SEVERAL = "several-applications"  # key of the cached result of `are_several`
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
@@ -25,11 +26,7 @@ class UnknownApplication(Refusal):
 
 class ApplicationQuerySet(models.QuerySet["Application"]):
     def named(self, name: str) -> "Application":
-        """Return the application with this name.
-
-        Raises:
-            UnknownApplication: There is none.
-        """
+        """Return the application with this name. Raise UnknownApplication if there is none."""
         found = self.filter(name=name).first()
         if found is None:
             raise UnknownApplication(f"There is no application {name!r}. Create it with manage.py create_application.")
@@ -61,16 +58,15 @@ class Application(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save it, and clear the cached result of `are_several`."""
         super().save(*args, **kwargs)
         cache.delete(SEVERAL)
 
 
 class LoginLimit(models.Model):
-    """An application that a login may see. A login without limits sees all."""
+    """An application that a login is limited to. A login without limits sees all applications."""
 
     login = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="limits")
-    # Protected, because a login whose last application was deleted would see all.
+    # Protected, because without its last limit, a login would see all applications.
     application = models.ForeignKey(Application, on_delete=models.PROTECT, related_name="+")
 
     class Meta:

@@ -37,14 +37,11 @@ UNITS = {"requests": "requests", "model_calls": "model calls", "usd": "USD"}
 
 @dataclass(frozen=True)
 class Amounts:
-    """The counted amounts."""
-
     requests: int = 0
     model_calls: int = 0
     usd: Decimal = Decimal(0)
 
     def of(self, name: str) -> Number:
-        """Return the amount of this name."""
         amount: Number = getattr(self, name)
         return amount
 
@@ -57,7 +54,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Subject:
-    """A key or an application, by its primary key."""
+    """A key or an application that has limits."""
 
     kind: Kind
     pk: int
@@ -65,11 +62,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Standing:
-    """A subject's usage and limits on a day.
+    """A subject's usage and limits on one day.
 
     Args:
         day: The day in UTC.
-        limits: The limits by the names of amounts.
+        limits: The limits by the names of the amounts. Amounts without a limit are missing.
     """
 
     subject: Subject
@@ -83,22 +80,21 @@ class Standing:
         return None if limit is None else limit - self.used.of(name)
 
     def is_used_up(self, name: str) -> bool:
-        """Return whether a limit is reached."""
+        """Return whether the limit on this amount is reached."""
         left = self.left(name)
         return left is not None and left <= 0
 
     def policy(self, name: str) -> str:
-        """Return the name of a limit in HTTP headers."""
         return f"{self.subject.kind}-{name.replace('_', '-')}"
 
     def told(self, name: str) -> str:
-        """Return a sentence about a limit that is reached."""
+        """Return an error message for a limit that is reached."""
         most = f"{self.limits[name]:,} {UNITS[name]} a day"
         return f"The daily limit {self.policy(name)} is reached: {most} for this {self.subject.kind}."
 
     @property
     def models_used_up(self) -> str:
-        """A sentence about the limit on models that is reached. Blank if none is."""
+        """An error message for the limit on model calls that is reached. Blank if none is."""
         return next((self.told(name) for name in ("model_calls", "usd") if self.is_used_up(name)), "")
 
 
@@ -113,12 +109,10 @@ class LimitReached(Refusal):
 
 
 def today() -> date:
-    """Return the current day in UTC."""
     return timezone.now().astimezone(UTC).date()
 
 
 def tomorrow() -> datetime:
-    """Return the start of the next day."""
     return datetime.combine(today() + timedelta(days=1), time(), UTC)
 
 
@@ -131,7 +125,7 @@ def seconds_left() -> int:
 
 
 class OfSubject(models.Model):
-    """A row about one subject."""
+    """Base class of rows about one subject."""
 
     key = models.ForeignKey(ApiKey, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
     application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
@@ -141,20 +135,16 @@ class OfSubject(models.Model):
 
     @property
     def subject(self) -> Subject:
-        """The subject of the row."""
         kind = Kind.KEY if self.key_id is not None else Kind.APPLICATION
         return Subject(kind, getattr(self, f"{kind}_id"))
 
 
 def _of_one(name: str) -> models.CheckConstraint:
-    """Return the constraint that a row has exactly one subject."""
     of_key, of_application = Q(key__isnull=False), Q(application__isnull=False)
     return models.CheckConstraint(condition=(of_key & ~of_application) | (of_application & ~of_key), name=name)
 
 
 class DailyLimit(OfSubject):
-    """The daily limits of a subject."""
-
     requests = models.PositiveBigIntegerField(null=True, blank=True)
     model_calls = models.PositiveBigIntegerField(null=True, blank=True)
     usd = models.DecimalField(
@@ -172,25 +162,20 @@ class DailyLimit(OfSubject):
         return str(self.key or self.application)
 
     def clean(self) -> None:
-        """Reject limits without a subject, or with two."""
         if (self.key_id is None) == (self.application_id is None):
             raise ValidationError("Choose a key or an application, not both.")
 
 
 class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
     def by_day(self, subject: Subject, days: int) -> dict[date, Amounts]:
-        """Return a subject's usage per day, newest first. Days without usage are left out."""
+        """Return a subject's usage by day, newest first, without days that have no usage."""
         since = today() - timedelta(days=days - 1)
         rows = self.filter(**{subject.kind: subject.pk}, day__gte=since).order_by("-day").values("day")
         summed: Any = rows.annotate(**{f"sum_{name}": Sum(name) for name in UNITS})
         return {row["day"]: Amounts(*(row[f"sum_{name}"] for name in UNITS)) for row in summed}
 
     def add(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[Standing]:
-        """Add to subjects' usage of a day. Return their new totals in the same order.
-
-        Args:
-            day: The day in UTC. The default is today.
-        """
+        """Add to the usage of subjects on a day in UTC, by default today. Return the new totals in the same order."""
         day = day or today()
         rows = [[one.kind, one.pk, *(amounts.of(name) for name in UNITS)] for one, amounts in used.items()]
         with connection.cursor() as cursor:
@@ -202,7 +187,6 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         ]
 
     def standings(self, subjects: Sequence[Subject]) -> list[Standing]:
-        """Return subjects' usage and limits today."""
         return self.add(dict.fromkeys(subjects, Amounts())) if subjects else []
 
 

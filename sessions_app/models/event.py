@@ -17,11 +17,12 @@ MOMENT_DELETED = "moment_deleted"
 USER_READ = "user_read"
 USER_EXPORTED = "user_exported"
 READINGS = (USER_READ, USER_EXPORTED)
-READ_EVERY = timedelta(hours=1)  # opening the same page again within this time adds no event
-KEY_ACTOR = "key:"  # the prefix of an actor that is an API key; the key's own prefix follows
+READ_EVERY = timedelta(hours=1)  # for this time, opening the same page again adds no event
+KEY_ACTOR = "key:"  # prefix of the name of an API key as an actor; the prefix of the key follows
 ACTORS_IN_WORDS = {"append": "new messages", "retain": "retention"}
 
-# FOR KEY SHARE waits for an erasure. The erased person then gets no event. See `UserProfile.objects.hold`.
+# FOR KEY SHARE waits until a running erasure is complete. Then the erased person gets no event. See
+# `UserProfile.objects.hold`.
 NOTE_READING_SQL = f"""
 INSERT INTO sessions_app_event (type, actor, user_pk, payload, created_at)
 SELECT '{USER_READ}', %(actor)s, person.id, %(payload)s, %(now)s FROM sessions_app_userprofile person
@@ -36,11 +37,11 @@ FOR KEY SHARE OF person
 
 class EventQuerySet(models.QuerySet["Event"]):
     def note_reading(self, people: Iterable[int], *, actor: str, page: str, address: str) -> None:
-        """Log that an operator read data of people. One statement; at most one event per hour, person and URL.
+        """Log that an operator read data of people: at most one event per hour, person and page. Uses one statement.
 
         Args:
             people: The primary keys of the people whose data the page shows.
-            actor: operator:….
+            actor: The operator, as `operator:` and the name.
             address: The page's path. It contains primary keys, but no other data.
         """
         now = timezone.now()
@@ -55,7 +56,7 @@ class EventQuerySet(models.QuerySet["Event"]):
             cursor.execute(NOTE_READING_SQL, given)
 
     def readings_of(self, user: UserProfile) -> "EventQuerySet":
-        """Return the events of operators who read a person's data or exported it, newest first."""
+        """Return the events of reading and exporting a person's data, newest first."""
         return self.filter(type__in=READINGS, user_pk=user.pk).order_by("-created_at", "-id")
 
     def expired_readings(self) -> "EventQuerySet":
@@ -63,7 +64,7 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(type=USER_READ, created_at__lt=timezone.now() - timedelta(days=settings.READING_DAYS))
 
     def left_out_of(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
-        """Return the turns of a session's deleted moments, which get no new memory, as first and last sequences."""
+        """Return the ranges of turns whose moments were deleted. They get no new moments."""
         deleted = self.filter(user_pk=user.pk, session_pk=session_pk, type=MOMENT_DELETED)
         ranges = deleted.filter(payload__has_keys=["first_sequence", "last_sequence"])
         payloads = ranges.values_list("payload", flat=True)
@@ -109,7 +110,7 @@ class Event(models.Model):
 
 
 def named_actor(actor: str, key_name: str | None = None) -> str:
-    """Return an actor in words, such as "operator eve", or the name of its key if that is known."""
+    """Return the name of an actor for display, such as "operator eve". For a key, use its name if it is given."""
     if key_name and actor.startswith(KEY_ACTOR):
         return f"key “{key_name}”"
     kind, _, name = actor.partition(":")

@@ -1,4 +1,4 @@
-"""A session's messages: turns and partition events, archives of old turns, and the rows that remain of these turns."""
+"""A session's messages: turns and partition events, archives of old turns, and rows of archived turns."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from sessions_app.models.user_profile import UserProfile
 
 SequenceRange = tuple[int, int]  # the first and last turn, inclusive
 
-# A statement of its own, with a subquery for each id. In a join, the planner would read all of the person's messages.
+# Looks up each id with its own subquery. With a join, the planner would read all messages of the person.
 _IDS_SENT_AS_SQL = """
 SELECT (
     SELECT id FROM sessions_app_message
@@ -36,10 +36,10 @@ _AT_PLACE_SQL = """
 
 
 def ids_at_places(*kinds: str) -> str:
-    """Return SQL for an array of the ids of a person's messages at some places.
+    """Return SQL for an array of the ids of a person's messages at some places (session and sequence).
 
-    It uses subqueries, because a join would read all messages of a kind if the planner expects only a few. It avoids
-    LATERAL, which row-level security doesn't support for distributed messages.
+    Uses subqueries, because with a join, the planner may read all messages of a kind. Avoids LATERAL, which doesn't
+    work for distributed messages with row-level security.
 
     Args:
         kinds: The kinds of the messages. A place has at most one message of each kind.
@@ -49,10 +49,10 @@ def ids_at_places(*kinds: str) -> str:
     return f"ARRAY(SELECT COALESCE({at_place}) FROM {places})"  # noqa: S608 (constants)
 
 
-# A 16-byte hash of a row, in hexadecimal, to compare a message with one whose text is only in an archive. PostgreSQL
-# computes it from the stored payload, so the order of a payload's keys doesn't matter. It is raw SQL, because the ORM
-# takes longer to build the expression than PostgreSQL to archive a person's turns. Column names are unqualified, so use
-# it only in statements about one table.
+# A hash of a row's content, to compare a message with an archived one. 16 bytes in hexadecimal. PostgreSQL computes the
+# hash from the stored payload, so the order of the payload's keys doesn't matter. Raw SQL, because the ORM takes longer
+# to build the expression than PostgreSQL takes to archive a person's turns. The columns have no table name, so use the
+# expression only in statements about one table.
 SAID_HASH_SQL = "md5(md5(content) || COALESCE(payload::text, ''))"
 _OF_PAYLOADS_SQL = f"""
 SELECT {SAID_HASH_SQL} FROM unnest(%s::text[], %s::text[]::jsonb[]) WITH ORDINALITY AS
@@ -74,19 +74,19 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.filter(retracted_at=None)
 
     def archived(self) -> Self:
-        """Return the remaining rows of archived turns. They have everything but the text."""
+        """Return the rows of archived turns. They contain everything except the text."""
         return self.filter(kind=Message.Kind.ARCHIVED)
 
     def said(self) -> Self:
-        """Return the turns, including the remaining rows of archived ones."""
+        """Return all turns, including archived ones."""
         return self.exclude(kind=Message.Kind.PARTITION)
 
     def said_at(self, session: Session, **sequences: Any) -> Self:
-        """Return the turns in `said` of one session, filtered by sequence. See `said_where`."""
+        """Return the turns of a session, including archived ones, filtered by sequence. See `said_where`."""
         return self.filter(session=session, user_id=session.user_id).said_where(**sequences)
 
     def said_where(self, **sequences: Any) -> Self:
-        """Return the turns in `said`, filtered by sequence. The two kinds of turns have separate indexes."""
+        """Return the turns, including archived ones, filtered by sequence. Uses the separate indexes of both kinds."""
         return self.filter(Q(**sequences, kind=Message.Kind.TURN) | Q(**sequences, kind=Message.Kind.ARCHIVED))
 
     def partitions(self) -> Self:
@@ -97,11 +97,11 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.partitions().filter(session=session, user_id=session.user_id).order_by("-sequence", "-id")
 
     def in_order(self) -> Self:
-        """Return the messages in conversation order: by sequence, each partition event right after its turn."""
+        """Order messages as in the conversation: by sequence, and each partition event after the turn before it."""
         return self.order_by("sequence", "-kind", "id")
 
     def sent_as(self, names: Collection[tuple[int, int, str]]) -> Self:
-        """Return the messages with these `external_id`s. Looks their primary keys up at once.
+        """Return the messages with these `external_id`s. Looks up the primary keys with one statement.
 
         Args:
             names: For each message, the primary keys of its person and session, and its `external_id`.
@@ -115,28 +115,20 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.filter(pk__in=ids) if ids else self.none()
 
     def archive(self) -> int:
-        """Remove the text of these turns, which are now in an archive. Their words and vectors stay.
-
-        Returns:
-            The number of turns.
-        """
+        """Mark these turns as archived, and remove their texts. Words and vectors stay. Return the number of turns."""
         return self.update(
             kind=Message.Kind.ARCHIVED,
             content="",
             payload=None,
             metadata={},
             said_hash=RawSQL(_KEPT_HASH_SQL, [], models.BinaryField()),  # noqa: S611 (of our own columns)
-            search_version=VERSION,  # prevents reindexing: the text is gone, and its words stay
+            search_version=VERSION,  # prevents reindexing, which would remove the words
         )
 
     def delete_unread(self) -> int:
-        """Delete these rows and their dependents like `delete`, with one statement per table and without reading them.
-
-        Returns:
-            The number of messages deleted.
-        """
+        """Delete these rows and their dependents without reading them. Return the number of messages."""
         for relation in Message._meta.related_objects:
-            # No other kind of relation exists yet. The database would refuse to delete rows that are still referenced.
+            # There are no other kinds of relations. If there were, the database would refuse to delete the rows.
             if isinstance(relation, models.ManyToOneRel) and relation.on_delete is models.CASCADE:
                 dependents = relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": self})
                 dependents.delete()
@@ -144,10 +136,10 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
 
 
 class Message(Searched):
-    """A turn with its own `sequence`, 0-based without gaps, or a partition event with that of the turn before it.
+    """A turn or a partition event. Turns have sequences 0, 1, 2, … A partition event has that of the turn before it.
 
-    An archived turn keeps its row, for searches and for references from memory. Its text, payload and metadata are only
-    in its archive, from which pages read them back. It is in no load, build or count of turns.
+    The row of an archived turn stays, for searches and for references from memory. Its text, payload and metadata are
+    only in its archive, where pages read them. Loads, builds and counts of turns don't include archived turns.
     """
 
     class Kind(models.TextChoices):
@@ -210,7 +202,7 @@ class Message(Searched):
         "recognize a message that a client sends again.",
     )
 
-    notes: dict[str, Any]  # the results of scanning a new message's text; not a column
+    notes: dict[str, Any]  # what receivers of `messages_received` found in a new message; not a column
 
     SEARCHED = ("name", "content")
     DERIVED = ("said_hash",)
@@ -219,12 +211,12 @@ class Message(Searched):
 
     class Meta:
         constraints = [
-            # Read backward, this and `message_partitions` also serve "the last N turns" and "the latest boundary".
-            # A session has one user, but both include it because queries and row security filter by it.
+            # A backward scan of this index finds "the last N turns". A backward scan of `message_partitions` finds "the
+            # latest boundary".
             models.UniqueConstraint(
                 fields=["session", "user", "sequence"], condition=Q(kind="turn"), name="message_turn_sequence_unique"
             ),
-            # Covers all messages, with or without an id: deleting a session finds its rows through this index.
+            # Without a condition on the id, because the deletion of a session finds its rows with this index.
             models.UniqueConstraint(fields=["session", "external_id"], name="message_external_id_unique"),
             models.CheckConstraint(condition=Q(sequence__gte=0), name="message_sequence_from_zero"),
             models.CheckConstraint(
@@ -238,7 +230,7 @@ class Message(Searched):
             ),
             models.Index(fields=["session", "user", "sequence"], condition=Q(kind="archived"), name="message_archived"),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
-            # A few kB, and almost free for an append. Counts by day read only the pages of those days.
+            # Takes a few kB, and hardly slows down appends. Counts by day read only the pages of those days.
             BrinIndex(fields=["arrived_at"], autosummarize=True, name="message_arrived"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="message_unindexed"),
         ]
@@ -250,8 +242,7 @@ class Message(Searched):
     def turn(cls, session: Session, **fields: Any) -> "Message":
         """Return a new turn of a session.
 
-        Equivalent to calling the class with these fields, but five times as fast, because the class computes each
-        default. An import creates millions of turns.
+        Five times as fast as calling the class, which computes each default. An import creates millions of turns.
 
         Args:
             fields: Field values by attribute name. Fields with a constant default may be left out.
@@ -264,7 +255,7 @@ class Message(Searched):
 
     @property
     def spoken(self) -> str:
-        """The text as memory reads it, after its speaker's name."""
+        """The text with the speaker's name before it, as memory receives it."""
         return spoken(self.name, self.content)
 
     @classmethod
@@ -277,7 +268,6 @@ class Message(Searched):
 
 @cache
 def _constant_defaults() -> dict[str, Any]:
-    """Return the constant defaults of the columns. Columns without one are left out."""
     fields = Message._meta.concrete_fields
     return {
         field.attname: field.get_default() for field in fields if not (field.has_default() and callable(field.default))
@@ -290,7 +280,7 @@ def spoken(name: str, content: str) -> str:
 
 
 def said_hashes(said: Sequence[tuple[str, Any]]) -> list[str]:
-    """Return the hashes of contents with their payloads. One query if there are payloads, none otherwise."""
+    """Return the hashes of pairs of content and payload. Uses one query if there are payloads."""
     with_payload = [position for position, (_content, payload) in enumerate(said) if payload is not None]
     hashes = [_md5(_md5(content)) for content, _payload in said]
     if with_payload:
@@ -307,7 +297,7 @@ def _md5(text: str) -> str:
 
 
 class Archive(models.Model):
-    """A session's turns of one month: a span of a gzipped file of JSON lines in the storage named `archive`.
+    """The archived turns of one session and month: a span of a gzipped file with JSON lines in the storage `archive`.
 
     The file may contain other sessions of the same person. Earlier versions wrote a file per month and session.
     """

@@ -11,7 +11,7 @@ from sessions_app.models.user_profile import OfPersonQuerySet, Row
 
 
 class WordsAttribute:
-    """The words that index a row's texts: assigned ones, or computed at each access. Never loaded."""
+    """Computes the words of a row's texts when the row is saved. They are never loaded from the database."""
 
     def __init__(self, field: "WordsField") -> None:
         self._field = field
@@ -28,7 +28,7 @@ class WordsAttribute:
 
 
 class WordsField(models.Field):  # type: ignore[type-arg]
-    """A `tsvector` that is saved together with its texts. No query selects it, because only searches use it."""
+    """A `tsvector` that is saved together with the texts. Only searches use it, so no query selects it."""
 
     descriptor_class = WordsAttribute
 
@@ -42,24 +42,24 @@ class WordsField(models.Field):  # type: ignore[type-arg]
 class SearchedQuerySet(OfPersonQuerySet[Row]):
     def matching(self, text: str) -> Self:
         """Return the rows that contain all words of `text` in any form; see `lexemes.all_of`."""
-        has_words = "search_vector @@ %s::tsquery"  # without the table's name, because a subquery uses an alias
+        has_words = "search_vector @@ %s::tsquery"  # without a table name, because subqueries use an alias
         query = [lexemes.all_of(text)]
         return self.filter(RawSQL(has_words, query, output_field=models.BooleanField()))  # noqa: S611 (a parameter)
 
     def unindexed(self) -> Self:
-        """Return the rows with words of an older version, ordered by person."""
+        """Return the rows whose words were computed by an older version, ordered by person."""
         return self.filter(search_version__lt=lexemes.VERSION).order_by("user_id", "pk")
 
 
 class Searched(models.Model):
-    """A table with texts that are searched by their words.
+    """A table with texts that full-text search finds.
 
-    Triggers reduce `search_version` of a row that is written by SQL or by an older version of the application
-    (`migrations/_word_search.py`). `index_words` then indexes the row.
+    If a row is written by SQL or by an older version of the application, a trigger reduces its `search_version`
+    (`migrations/_word_search.py`), and `index_words` then indexes the row.
     """
 
     SEARCHED: Sequence[str] = ("content",)  # names of the fields with texts
-    DERIVED: Sequence[str] = ()  # names of the other derived fields, except the words
+    DERIVED: Sequence[str] = ()  # names of other derived fields
 
     search_vector = WordsField(null=True, editable=False)
     search_version = models.SmallIntegerField(default=lexemes.VERSION, db_default=0, editable=False)
@@ -68,7 +68,6 @@ class Searched(models.Model):
         abstract = True
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the words together with the texts."""
         named = kwargs.get("update_fields")
         if named is None:
             self.search_vector = None  # the texts may have changed since it was computed

@@ -18,7 +18,7 @@ from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 CHECKED_EVERY = timedelta(minutes=30)  # how often all sessions are checked for pending work
-COLD_AFTER = timedelta(minutes=10)  # idle time after which even a few turns are formed into memory
+COLD_AFTER = timedelta(minutes=10)  # after this idle time, memory is formed from a few turns too
 FEWEST_TURNS = 4  # minimum number of new turns for a formation or digest before the session is settled
 DIGESTED_TURNS = 8  # minimum number of live turns for a digest on request
 KEEP_RECENT = 8  # newest turns that the digest of an active session keeps live
@@ -44,12 +44,7 @@ def _inactive_before() -> datetime:
 
 class SessionQuerySet(OfPersonQuerySet["Session"]):
     def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
-        """Return one session of this person, or None if the person has none with this id.
-
-        Args:
-            session_id: The session's id, which the application chose.
-            locked: Whether to lock the session against other writers.
-        """
+        """Return the person's session with this id, or None. If `locked`, lock it against other writers."""
         sql = _OF_PERSON_SQL.format(columns=columns(Session, "s")) + (" FOR NO KEY UPDATE" if locked else "")
         if (found := first(Session, sql, [user.pk, session_id])) is None:
             return None
@@ -58,7 +53,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return session
 
     def named(self, session_id: str, user_id: str, application: int) -> Self:
-        """Return one person's session by the ids that the application chose, or no rows."""
+        """Return a session by the application's ids. Empty if there is none."""
         return self.filter(user__application=application, user__user_id=user_id, session_id=session_id)
 
     def cold(self) -> Self:
@@ -69,7 +64,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return unformed.alias(waiting=waiting).filter(waiting__gte=FEWEST_TURNS).order_by("last_arrived_at")
 
     def idle(self) -> Self:
-        """Return uncleared sessions without a message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES`."""
+        """Return sessions without a message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES` that are not cleared."""
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__lt=_inactive_before(), message_count__gt=0)
 
     def quiet(self) -> Self:
@@ -81,7 +76,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return self.alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(Q(live_turns__gt=0) | Q(unbuilt_turns__gt=0))
 
     def settled_soon(self) -> Self:
-        """Return sessions that will be settled soon if they get no new message, or whose settling is due."""
+        """Return sessions whose settling is due, or will be due soon unless they get a new message."""
         conf = settings.SESSION_COMPACTION
         if not conf.enabled or timedelta(minutes=conf.inactive_after_minutes) > CHECKED_EVERY * 2:
             return self.none()
@@ -89,7 +84,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=overdue).worth_settling()
 
     def busy(self) -> Self:
-        """Return active sessions with enough live turns for a digest. The digest keeps the newest turns live."""
+        """Return active sessions with enough live turns for a digest, not counting those that a digest keeps live."""
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
         return lively.alias(live_turns=LIVE).filter(live_turns__gte=KEEP_RECENT + FEWEST_TURNS)
 
@@ -98,26 +93,22 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return self.filter(message_count__gt=F("counted_message_count") * 1.25)
 
     def locked(self) -> Self:
-        """Lock the rows against other writers. Readers and new references are not blocked."""
+        """Lock the rows against changes. Other transactions can still read them and add references to them."""
         return self.select_for_update(no_key=True, of=("self",))
 
     def claim_archive(self, pk: int) -> "Session | None":
         """Claim the archives of a session. Until the transaction ends, no other process moves turns in or out of them.
 
-        Meanwhile, appends continue, and an erasure of the person waits.
+        Appends continue. An erasure of the person waits.
 
         Returns:
-            The session. None if another process holds the claim, or the session is gone.
+            The session. None if another process has claimed it, or it no longer exists.
         """
         session = next(iter(self.claim_archives([pk])), None)
         return session if session and UserProfile.objects.hold([session.user_id]) else None
 
     def claim_archives(self, pks: Sequence[int]) -> "list[Session]":
-        """Claim the archives of sessions like `claim_archive`, but without a hold on their people.
-
-        Returns:
-            The claimed sessions, ordered by primary key, with their people.
-        """
+        """Claim archives like `claim_archive`, without holding the people. Return the sessions by primary key."""
         with connection.cursor() as cursor:
             cursor.execute(_CLAIM_SQL, [list(pks)])
             claimed = [pk for (pk,) in cursor]
@@ -125,7 +116,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
 
 
 class Session(models.Model):
-    """A conversation. The transaction that changes its turns updates its counters; they are never recounted."""
+    """A conversation. Its counters are updated in the transaction that changes its turns, and are never recounted."""
 
     class Status(models.TextChoices):
         ACTIVE = "active"
@@ -261,17 +252,15 @@ class Session(models.Model):
 
     @property
     def application_pk(self) -> int:
-        """The primary key of its person's application."""
         return self.user.application_id
 
     @property
     def live_count(self) -> int:
-        """Number of turns in the live window."""
         return self.last_sequence - self.live_from_sequence + 1
 
     @property
     def built_to(self) -> int:
-        """Sequence of the last turn that is in a moment; −1: none."""
+        """Sequence of the last turn that is in a moment. −1 if there is none."""
         return _sequence(self.last_moment_message_idx)
 
     @built_to.setter
@@ -280,7 +269,7 @@ class Session(models.Model):
 
     @property
     def formed_to(self) -> int:
-        """Sequence of the last turn formed into memory streams; −1: none."""
+        """Sequence of the last turn that streams were formed from. −1 if there is none."""
         return _sequence(self.last_formation_sequence)
 
     @formed_to.setter
@@ -289,7 +278,7 @@ class Session(models.Model):
 
     @property
     def summarised_to(self) -> int:
-        """Sequence of the last turn that a summary or a digest covers; −1: none."""
+        """Sequence of the last turn that a summary or digest covers. −1 if there is none."""
         return _sequence(self.summarised_sequence)
 
     @summarised_to.setter
@@ -298,7 +287,7 @@ class Session(models.Model):
 
     @property
     def embedded_to(self) -> int:
-        "Sequence of the last turn that has a vector or needs none. −1: none."
+        """Sequence of the last turn that has a vector, or needs none. −1 if there is none."""
         return self.embedded_sequence
 
     @embedded_to.setter
@@ -312,13 +301,13 @@ class Session(models.Model):
 
     @property
     def wants_digest(self) -> bool:
-        """Whether a request for a load or a context creates a digest first."""
+        """Return whether a load or a context creates a digest first."""
         everywhere = settings.SESSION_COMPACTION.on_request
         wanted = everywhere if self.compact_on_request is None else self.compact_on_request
         return wanted and self.live_count >= DIGESTED_TURNS
 
     def begin_live_window(self, sequence: int) -> None:
-        """Move the boundary forward, so the live window starts with this turn."""
+        """Move the start of the live window forward to this turn."""
         self.live_from_sequence = max(self.live_from_sequence, sequence)
         live = self.messages.turns().believed().filter(sequence__gte=self.live_from_sequence)
         self.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
@@ -331,12 +320,7 @@ class Session(models.Model):
             self.save(update_fields=["summarised_sequence"])
 
     def hold(self, held: bool, *, actor: str) -> None:
-        """Place the session under legal hold, or lift the hold.
-
-        Args:
-            held: True to place the hold, False to lift it.
-            actor: The actor: key:… or operator:….
-        """
+        """Place the session under legal hold, or lift the hold. The actor is `key:…` or `operator:…`."""
         self.legal_hold = held
         self.save(update_fields=["legal_hold"])
         Event.objects.create(

@@ -19,23 +19,20 @@ from sessions_app.models.application import DEFAULT, Application
 Row = TypeVar("Row", bound=models.Model)
 PROFILE_LIST_MAX = 50
 DERIVED = ("summary", "interests", "preferred_topics")  # derived from statements about the person
-EDITED = (*DERIVED, "timezone")  # changes to these notify the memory app
+EDITED = (*DERIVED, "timezone")  # the memory app is notified of changes to these
 INDEXED_CHARS = 50_000  # of a profile's text; a tsvector is limited to a megabyte
-# The words of the name, which punctuation separates, and of the text. A query's words are matched by prefix.
+# The words of the id, which is split at punctuation, and of the summary. Queries search for prefixes of these words.
 _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())
 _SAID = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
 WORDS = SearchVector(_SAID, config="simple")
 _WORD = re.compile(r"[^\W_]+")
-# The lock that PostgreSQL takes at commit for a new reference to the row, taken earlier. The ORM has no lock this weak.
+# When a transaction that added a reference to a row commits, PostgreSQL takes this lock. Take it earlier. The ORM has
+# no lock this weak.
 _HOLD_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
 
 def validate_timezone(name: str) -> None:
-    """Accept only IANA names.
-
-    Raises:
-        ValidationError: The name is not an IANA time zone.
-    """
+    """Raise ValidationError if the name is not an IANA time zone."""
     if name not in zoneinfo.available_timezones():
         raise ValidationError(
             "%(name)s is not an IANA time zone. Enter one such as Europe/Berlin.", params={"name": name}
@@ -44,7 +41,7 @@ def validate_timezone(name: str) -> None:
 
 class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def ensure(self, user_id: str, application: int = DEFAULT) -> "UserProfile":
-        """Return the profile of `user_id` in an application, created on first use. Safe under concurrency."""
+        """Return the profile of a person. Create it if it doesn't exist. Safe under concurrency."""
         named = {"application_id": application, "user_id": user_id}
         found = self.filter(**named).first()
         if found:
@@ -53,11 +50,8 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         return created if insert_unless_there(created) else self.get(**named)
 
     def ensure_held(self, user_ids: Collection[str], application: int = DEFAULT) -> "dict[str, UserProfile]":
-        """Return the profiles of an application's people by `user_id`, protected from erasure like `hold`.
-
-        Missing profiles are created.
-        """
-        while True:  # repeats if a person was erased between two statements
+        """Return profiles by `user_id`, protected from erasure like `hold`. Create missing profiles."""
+        while True:  # repeats if an erasure ran between two statements
             found = {user.user_id: user for user in self.filter(application=application, user_id__in=user_ids)}
             if missing := sorted({*user_ids} - found.keys()):
                 new = [UserProfile(application_id=application, user_id=user_id) for user_id in missing]
@@ -66,13 +60,12 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
                 return found
 
     def named(self, user_id: str, application: int) -> "UserProfile | None":
-        """Return the person with this id in an application, or None."""
         return self.filter(application=application, user_id=user_id).first()
 
     def told_of(self, text: str) -> Self:
-        """Return people whose name or summary has, for each word of the text, a word that starts with it. Ignores case.
+        """Return people whose id or summary contains, for each word of the text, a word that starts with it.
 
-        A text without a word matches no one.
+        Ignores case. Empty if the text has no words.
         """
         words = " & ".join(f"{word}:*" for word in _WORD.findall(text))
         query = SearchQuery(words, search_type="raw", config="simple")
@@ -85,7 +78,7 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def hold(self, pks: Collection[int]) -> set[int]:
         """Protect people from erasure until the transaction ends, without blocking anything else.
 
-        A transaction that writes rows of a person and takes other locks calls this first, as an erasure does.
+        If a transaction writes rows of a person and takes other locks, it must call this first, to avoid deadlocks.
 
         Returns:
             The primary keys of the people that exist.
@@ -95,14 +88,14 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
             return {pk for (pk,) in cursor}
 
     def is_kept(self, pk: int) -> bool:
-        """Protect a person from erasure like `hold`, without waiting. False if they are gone, or are being erased."""
+        """Protect a person from erasure like `hold`, without waiting. False if they are erased or being erased."""
         with connection.cursor() as cursor:
             cursor.execute(f"{_HOLD_SQL} SKIP LOCKED", [[pk]])
             return cursor.fetchone() is not None
 
 
 class UserProfile(models.Model):
-    """A user of an application, by the application's id. Never a Django login."""
+    """A user of an application, identified by the application's id. Never a Django login."""
 
     application = models.ForeignKey(
         Application,
@@ -140,7 +133,7 @@ class UserProfile(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["application", "user_id"], name="user_profile_unique_in_application")
         ]
-        # Operators search for people by the prefix of a name, and by words of name and text.
+        # Operators search for people by the start of an id, and by words of the id and the summary.
         indexes = [
             models.Index(fields=["user_id"], opclasses=["varchar_pattern_ops"], name="user_profile_begins"),
             GinIndex(WORDS, name="user_profile_words"),
@@ -152,7 +145,6 @@ class UserProfile(models.Model):
 
     @property
     def uri(self) -> str:
-        """The public URI of the profile."""
         return f"rem://users/{self.user_id}"
 
     @property
@@ -178,5 +170,5 @@ class OfPersonQuerySet(models.QuerySet[Row]):
     """Rows whose `user` is the person that they belong to."""
 
     def for_user(self, user: UserProfile | None) -> Self:
-        """Return this person's rows. Without a person, return none, rather than rows of no person."""
+        """Return this person's rows. None for None, rather than rows without a person."""
         return self.filter(user=user) if user else self.none()

@@ -1,4 +1,4 @@
-"""`erase_user`: delete all data about a person in one transaction, and then their archived files.
+"""`erase_user`: delete all data about a person in one transaction, and then the person's archive files.
 
 Every row that refers to the profile belongs to the person, and one DELETE per table removes these rows. A table's
 declaration says how to remove other data, such as queue entries and what agents learned from the person. The event log
@@ -42,7 +42,7 @@ from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.signals import call_wanted
 from sessions_app.transcript import spool
 
-Lookup = tuple[type[Model], str]  # from a row of a table to the person
+Lookup = tuple[type[Model], str]  # a table, and the lookup from its rows to the person
 
 REMOVE_TASK = "sessions_app.tasks.remove_archives"
 TRIES = 3
@@ -68,11 +68,11 @@ class Erased:
     """The outcome of an erasure.
 
     Args:
-        erasure_id: identifies the erasure in the event log, but not the person.
-        rows: number of erased rows and names, by kind.
-        left: number of rows that name the person after the erasure, for each kind that was searched: zeros.
-        kept: number of rows that stay without names and texts, by kind.
-        has_files_left: archived files could not be removed yet; the queue tries again.
+        erasure_id: Identifies the erasure in the event log. Doesn't identify the person.
+        rows: Number of erased rows and names, by kind.
+        left: Number of remaining rows, by kind. All are zero. Shows which kinds were searched.
+        kept: Number of rows that stay without ids, names and texts, by kind.
+        has_files_left: Whether archive files could not be removed yet. A task retries this.
     """
 
     erasure_id: uuid.UUID
@@ -83,15 +83,14 @@ class Erased:
 
     @property
     def receipt(self) -> dict[str, Any]:
-        """The outcome as the event log has it."""
         return vars(self) | {"erasure_id": str(self.erasure_id)}
 
 
 def holdings(user: UserProfile) -> Counter[str]:
-    """Return the number of rows that an erasure removes, and of names in other people's items, by kind.
+    """Count the rows that an erasure removes, and the names that it removes from other people's items, by kind.
 
-    One query counts all tables that refer to the profile. Other rows are counted as their table declares. The preview
-    and the record of an erasure show these numbers.
+    The preview and the event of an erasure show these numbers. One query counts the rows that refer to the profile. The
+    declarations of tables count the others.
     """
     return +(_count(_own(), user) + _beside(user))
 
@@ -102,12 +101,12 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     Args:
         user_id: The application's id of the person.
         application: The primary key of the application.
-        actor: The actor: key:… or operator:….
+        actor: The actor, as `key:…` or `operator:…`.
 
     Raises:
         UserProfile.DoesNotExist: No person has this id.
         OnHold: Nothing was erased.
-        SomethingLeft: Nothing was erased, because of a bug.
+        SomethingLeft: Nothing was erased, because rows would remain. This is a bug.
     """
     erasure_id = uuid.uuid4()
     try:
@@ -115,7 +114,7 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     except UserProfile.DoesNotExist:
         spool.forget(user_id, application)
         raise
-    spool.forget(user_id, application)  # other hosts drop their spooled messages when they store them
+    spool.forget(user_id, application)  # other hosts discard their spooled messages when they try to store them
     try:
         remove_archives(user_pk, str(erasure_id))
     except ArchiveError as error:
@@ -137,7 +136,8 @@ def _patiently(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
 
 @transaction.atomic(durable=True)
 def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Erased]:
-    # Against every reference to the profile: whoever adds one was done before, or waits and then finds nobody.
+    # Conflicts with adding a reference to the profile. Such a transaction has committed before, or it waits, and then
+    # doesn't find the person.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(
@@ -186,7 +186,7 @@ def _own() -> list[Lookup]:
 
 
 def _count(lookups: Iterable[Lookup], user: UserProfile) -> Counter[str]:
-    """Count the rows that lookups find, each row once and all tables by one query. Kinds without rows count 0."""
+    """Count the rows that the lookups find, by kind, including kinds without rows. Uses one query."""
     found: dict[type[Model], Q] = {}
     for model, lookup in lookups:
         found[model] = found.get(model, Q()) | Q(**{lookup: user.pk})
@@ -204,7 +204,7 @@ def _number(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
 
 
 def _beside(user: UserProfile) -> Counter[str]:
-    """Count the data that doesn't refer to the profile."""
+    """Count the rows that don't refer to the profile, as their tables declare."""
     counts = Counter[str]()
     for provenance in declared():
         if provenance.beside:
@@ -213,10 +213,10 @@ def _beside(user: UserProfile) -> Counter[str]:
 
 
 def _delete_all(user: UserProfile) -> None:
-    """Delete, and let the database check every reference.
+    """Delete all rows that refer to the profile, and the profile. Let the database check all references.
 
     Raises:
-        SomethingLeft: The message names the table.
+        SomethingLeft: Other rows still refer to the person. The message names their table.
     """
     try:
         for column in _columns():
@@ -229,10 +229,10 @@ def _delete_all(user: UserProfile) -> None:
 
 
 def _left(user: UserProfile) -> Counter[str]:
-    """Search for the person in every table that refers to people or is declared. Return zeros.
+    """Search every declared table, and every table that refers to people, for the person. Return zeros, by kind.
 
     Raises:
-        SomethingLeft: names the kinds of rows that were found.
+        SomethingLeft: Rows were found. The message names their kinds.
     """
     left = _count([*_own(), *((each.model, each.person) for each in declared())], user)
     left.update(_beside(user))
@@ -245,11 +245,7 @@ def _left(user: UserProfile) -> Counter[str]:
 
 
 def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
-    """Remove ids and payloads from the person's events, and the names of the person's keys.
-
-    Returns:
-        The actor, without the name of an erased key, and the number of events.
-    """
+    """Scrub the person's events. Return the actor, scrubbed if it is the person's key, and the number of events."""
     keys = [key.actor for key in ApiKey.objects.filter(user=user)]
     events = Event.objects.filter(user_pk=user.pk)
     events.filter(actor__in=keys).update(actor=f"key:{ERASED}")
@@ -258,10 +254,9 @@ def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
 
 
 def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
-    """Remove names and texts from Django's admin log of one table.
+    """Remove names and texts from the entries of Django's admin log about the person's rows in one table.
 
-    Entries about other people's rows stay. Entries about rows that were deleted earlier are removed too, because their
-    owner is unknown.
+    This includes entries about rows that were deleted before, because their owner is unknown.
     """
     entries = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
@@ -279,11 +274,7 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
 
 
 def remove_archives(user_pk: int, erasure_id: str) -> None:
-    """Remove all files in a person's folder of the storage named `archive`, and add this to the event of the erasure.
-
-    Raises:
-        ArchiveError: The storage fails, or still lists files.
-    """
+    """Remove a person's archive files, and record this in the event. Raise ArchiveError if files may remain."""
     archive_files.remove(str(user_pk))
     for event in Event.objects.filter(type=ERASED_EVENT, payload__erasure_id=erasure_id):
         event.payload["has_files_left"] = False
@@ -295,9 +286,9 @@ class CannotDelete(Conflict):
 
 
 def delete_session(session: Session, *, actor: str) -> None:
-    """Delete a session in the caller's transaction. Its files are deleted after the commit.
+    """Delete a session in the caller's transaction. Its archive files are deleted after the commit.
 
-    If a file also contains other sessions, a job rewrites it without this one.
+    A file that also contains other sessions is rewritten by a job.
 
     Args:
         session: A session of the acting user.

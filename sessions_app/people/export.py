@@ -1,8 +1,8 @@
-"""`export_user`: write all data about a person as a zip of JSON lines, readable without this product.
+"""`export_user`: write all data about a person as a zip of JSON lines, which is readable without this product.
 
-One transaction reads a single snapshot under the role of requests, so it can't see rows of other people. It reads from
-a replica that has all previous commits, if there is one. Only a few rows are in memory at a time, whatever the length
-of the history. Archived turns are read from their files.
+One transaction reads a single snapshot. It runs in the role of requests, so it can't read rows of other people. If
+there is a replica that has all previous commits, the transaction reads from it. Only a few rows are in memory at a
+time. Archived turns are read from their files.
 """
 
 import heapq
@@ -60,7 +60,7 @@ def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[s
     """
 
     def write() -> Counter[str]:
-        file.seek(0)  # drop the output of a replica that failed
+        file.seek(0)  # discard the output of an attempt on a replica that failed
         file.truncate()
         return _write_export(user_id, file, application)
 
@@ -112,11 +112,7 @@ def _place(line: Line) -> tuple[int, bool]:
 
 
 def _archived(archive: Archive, session: Session, file: File) -> Iterator[Line]:
-    """Yield the turns of an archive.
-
-    Raises:
-        CannotExport: It is missing or damaged.
-    """
+    """Yield the turns of an archive. Raise CannotExport if it is missing or damaged."""
     keys = dict(session.moments.values_list("pk", "key"))
     try:
         for line in archive_files.read(archive):

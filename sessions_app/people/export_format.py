@@ -1,7 +1,7 @@
-"""The format of an export: a zip of JSON lines, with a file for each kind of row, that any program can read.
+"""The format of an export: a zip with a file of JSON lines for each kind of row.
 
-A file is declared once, with its fields. `export_user` and `import_user` both use this declaration. A field has the
-type of its column, so a line that the table could not store is rejected with its line number.
+`export_user` and `import_user` use the same declaration of a file and its fields. A field has the type of its column,
+so an import rejects a line that the table could not store, and names the line number.
 """
 
 import uuid
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "memory-platform-export", 1
 AT_ONCE = 500  # rows read or written at a time
 
-Line = dict[str, Any]  # a line of a file, by field
+Line = dict[str, Any]  # the fields of a line by name
 Model = type[models.Model]
 
 
 class Shape(BaseModel):
-    """The form that a line, or the manifest, must have."""
+    """The schema of a line or of the manifest. Forbids unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,7 +44,7 @@ class Manifest(Shape):
 
 
 class Exporting:
-    """An export that is being written: its person, and the numbers that replace primary keys."""
+    """An export in progress."""
 
     def __init__(self, user: UserProfile) -> None:
         self.user = user
@@ -52,7 +52,7 @@ class Exporting:
         self._last: Counter[Any] = Counter()
 
     def number(self, model: Model, group: Any, pk: int) -> int:
-        """Give a row the next number of its group. Numbers start at 1."""
+        """Assign the next number of its group to a row. The numbers replace primary keys, and start at 1."""
         self._last[model, group] += 1
         self.numbers[model][pk] = self._last[model, group]
         return self.numbers[model][pk]
@@ -64,7 +64,7 @@ class Restored:
 
     Args:
         columns: The values of the row. Initially the fields of the line.
-        row: The row, once it is created.
+        row: The created row, or None.
         weight: Its approximate size in memory, in bytes.
     """
 
@@ -78,39 +78,36 @@ class Restored:
 
 
 class Column:
-    """A field that differs between the file and the table, or that is restored differently.
+    """A field that is not simply a column: its value differs in the file, or an import treats it differently.
 
     Args:
         lookup: The lookup of its value in the table. Blank if it is the name.
     """
 
-    model: Model  # set by the table's declaration
-    type: Any = None  # of the field; None for the column's type
-    is_column = True  # an import stores the value, possibly changed by `read`
+    model: Model
+    type: Any = None  # type in the file; None for the type of the column
+    is_column = True  # whether an import stores the value in a column of this name
 
     def __init__(self, name: str, lookup: str = "") -> None:
         self.name, self.lookup = name, lookup or name
 
     def belongs_to(self, model: Model) -> None:
-        """Set the table of this field."""
         self.model = model
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
-        """Convert values of the table to values of the file."""
+        """Convert values of the table to values of the file, in place."""
 
     def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
-        """Convert values of the file to values of the table. Return the rows to restore."""
+        """Convert values of the file to values of the table, in place. Return the rows to restore."""
         return rows
 
 
 class NotRestored(Column):
-    """A field that is not restored."""
-
     type, is_column = str | None, False
 
 
 class Name(Column):
-    """The id of the row among the person's rows. Rows that the person already has are skipped."""
+    """An id that is unique among the person's rows. An import skips rows that the person already has."""
 
     def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
         taken = importing.taken(self.model, self.name, [row.line[self.name] for row in rows])
@@ -118,9 +115,10 @@ class Name(Column):
 
 
 class PublicId(Column):
-    """The public id of a row. If another person's row already has it, the restored row gets an id derived from it.
+    """An id that is unique among all rows.
 
-    Rows that the person already has are skipped.
+    If a row of another person has the id, the restored row gets an id derived from it. An import skips rows that the
+    person already has.
     """
 
     def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
@@ -137,13 +135,13 @@ class PublicId(Column):
 
 
 class NameOf(Column):
-    """The id of another row of the person, instead of its primary key.
+    """A reference to another row of the person, by its id instead of its primary key.
 
     Args:
-        column: The column that refers to the other row.
-        to: The table of the other row.
-        by: The field with the other row's id.
-        is_optional: Whether this row is restored even if the other row was not.
+        column: The column with the reference.
+        to: The table that it refers to.
+        by: The field of that table with the id.
+        is_optional: Whether to restore the row if the other row was not restored.
     """
 
     is_column = False
@@ -173,18 +171,18 @@ class File:
 
     Args:
         name: The name of the file, without its extension.
-        about: Its content, for the README.
+        about: A description of the content, for the README.
         fields: The names of the fields in their order, separated by spaces.
         columns: The fields that are not simply columns.
         types: The types of fields that are narrower than their column.
-        missing: The values of fields that older exports don't have.
-        former: Fields that only older exports have, separated by spaces. They are ignored.
+        missing: The values of fields that are missing in older exports.
+        former: Fields that only older exports have, separated by spaces. An import ignores them.
         order: The order of the rows.
         key: The fields that identify a row in other files.
-        rows: Returns a person's rows, if the file doesn't have all of the table's.
+        rows: Returns a person's rows, if the file contains only some rows of the table.
         lines: Yields the lines, if they don't come from the table alone.
         is_restored: Whether an import restores it.
-        is_newer: Whether older exports lack it.
+        is_newer: Whether the file is missing in older exports.
         may_be_there: Whether to skip rows that violate a unique constraint.
         after: Called after each batch of restored rows.
         at_end: Called after all rows are restored.
@@ -207,22 +205,19 @@ class File:
     may_be_there: bool = False
     after: "Callable[[list[Restored], Importing], None] | None" = None
     at_end: "Callable[[Importing], None] | None" = None
-    model: Model = field(init=False)  # the table of its rows; set by the table's declaration
+    model: Model = field(init=False)
 
     def belongs_to(self, model: Model) -> None:
-        """Set the table of this file."""
         self.model = model
         for column in self.columns:
             column.belongs_to(model)
 
     @property
     def path(self) -> str:
-        """The file's name in the zip."""
         return f"{self.name}.jsonl"
 
     @cached_property
     def shape(self) -> type[Shape]:
-        """The form that a line must have."""
         types = {column.name: column.type for column in self.columns if column.type} | dict(self.types)
         fields: dict[str, Any] = {}
         for name in self.fields.split():
@@ -242,7 +237,6 @@ class File:
             yield from lines
 
     def restored(self, line: Shape) -> Restored:
-        """Return the row to restore from a line."""
         fields = line.model_dump()
         not_columns = {column.name for column in self.columns if not column.is_column} | {*self.former.split()}
         return Restored(fields, {name: value for name, value in fields.items() if name not in not_columns})
@@ -261,7 +255,6 @@ _TYPES: dict[Any, Any] = {
 
 
 def type_of(column: Any) -> Any:
-    """Return the pydantic type of a column."""
     if isinstance(column, ArrayField):
         found: Any = list[type_of(column.base_field)]  # type: ignore[misc]
     elif isinstance(column, models.JSONField):
@@ -277,7 +270,6 @@ T = TypeVar("T")
 
 
 def batched(rows: Iterable[T]) -> Iterator[list[T]]:
-    """Yield rows in batches."""
     waiting = iter(rows)
     while batch := list(islice(waiting, AT_ONCE)):
         yield batch

@@ -1,7 +1,7 @@
-"""`import_user`: restore a person from an export, in this or another installation, under the same id or a new one.
+"""`import_user`: restore a person from an export, in this or another installation, with the same id or a new one.
 
-An import restores everything or nothing, and can be repeated: existing rows stay unchanged, and an existing session
-gets no new rows. Jobs are queued to rebuild derived data, such as vectors and word counts. Only a limited number of
+An import restores everything or nothing. It can be repeated, because it doesn't change existing rows or add rows to
+existing sessions. It queues jobs to rebuild derived data, such as vectors and word counts. Only a limited number of
 lines is in memory at a time. Data about all rows are kept on disk.
 """
 
@@ -29,13 +29,13 @@ from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 
 LINE_MAX = 16 * MIB  # bytes; more if `MESSAGE_MAX_CHARS` is larger than usual
-USUAL_CHARS = 1_000_000  # of a message; LINE_MAX is enough for these
+USUAL_CHARS = 1_000_000  # of a message
 CHAR_BYTES = 6  # maximum bytes of a character in JSON: \u0001
 VALUES_MAX = 500_000  # of a line
 MANIFEST_MAX = 10_000  # bytes
 FAULTS_MAX = 100  # of a line; with more errors, the message names none
-WEIGHT_MAX = 16 * MIB  # of the rows that are in memory at a time
-VALUE_BYTES = 60  # memory of a value in addition to its text
+WEIGHT_MAX = 16 * MIB  # bytes of the rows that are in memory at a time
+VALUE_BYTES = 60  # bytes that a value takes in memory in addition to its text
 
 S = TypeVar("S", bound=Shape)
 
@@ -45,18 +45,14 @@ class NotAnExport(Refusal):
 
 
 class ExportFile:
-    """An export that is being read."""
+    """An open export file."""
 
     def __init__(self, path: Path, archive: ZipFile) -> None:
         self._path, self._archive = path, archive
         self.at = str(path)
 
     def rows(self, file: File) -> Iterator[Restored]:
-        """Yield the lines of a file as rows.
-
-        Raises:
-            NotAnExport: The file doesn't exist, or a line has the wrong format.
-        """
+        """Yield the lines of a file as rows to restore. Raise NotAnExport if the file or a line is not valid."""
         if file.is_newer and not self.has(file.path):
             return
         for line, weight in self.lines(file.path, file.shape):
@@ -65,15 +61,10 @@ class ExportFile:
             yield row
 
     def has(self, name: str) -> bool:
-        """Return whether the zip has this file."""
         return name in self._archive.NameToInfo
 
     def lines(self, name: str, shape: type[S]) -> Iterator[tuple[S, int]]:
-        """Yield the lines of a file, each with its approximate size in memory in bytes.
-
-        Raises:
-            NotAnExport: The file doesn't exist, or a line has the wrong format.
-        """
+        """Yield the lines of a file with their approximate bytes in memory. Raise NotAnExport if one is not valid."""
         longest = LINE_MAX + CHAR_BYTES * max(0, settings.MESSAGE_MAX_CHARS - USUAL_CHARS)
         with self._opened(name, f"{self._path} has no {name}.") as opened:
             number = 0
@@ -84,11 +75,7 @@ class ExportFile:
         self.at = str(self._path)
 
     def manifest(self) -> Manifest:
-        """Return the export's manifest.
-
-        Raises:
-            NotAnExport: The zip is not an export.
-        """
+        """Return the export's manifest. Raise NotAnExport if there is no valid one."""
         self.at = f"{self._path}, manifest.json"
         without = f"{self._path} is not an export of a person, because it has no manifest.json."
         with self._opened("manifest.json", without) as opened:
@@ -111,7 +98,7 @@ class ExportFile:
             values = from_json(line)
         except ValueError as error:
             raise NotAnExport(f"{self.at}: Invalid JSON: {error}") from None
-        # Each unknown field would be an error, and an error takes three hundred bytes.
+        # pydantic would report each unknown field as an error of three hundred bytes.
         if isinstance(values, dict) and len(values) > 2 * len(shape.model_fields):
             raise NotAnExport(f"{self.at} has {len(values):,} fields, which is too many.")
         try:
@@ -126,11 +113,7 @@ class ExportFile:
 
 @contextmanager
 def opened(path: Path) -> Iterator[ExportFile]:
-    """Open an export.
-
-    Raises:
-        NotAnExport: The file is not valid. May be raised at any time while it is read.
-    """
+    """Open an export. If it is not valid, raise NotAnExport, now or while it is read."""
     try:
         with path.open("rb") as file, open_zip(file) as archive:
             export = ExportFile(path, archive)
@@ -155,7 +138,7 @@ class Importing:
     """An import in progress.
 
     Args:
-        user: The person that it is restored to.
+        user: The person that the data are restored to.
         counts: The number of added rows by file.
         added: The primary keys of added rows, by table and by their ids in the export.
         there: The ids of rows that existed before, by table.
@@ -177,12 +160,11 @@ class Importing:
         return found
 
     def sessions(self) -> Iterator[Session]:
-        """Yield the sessions that were added."""
         for pks in batched(self.added[Session].values()):
             yield from Session.objects.for_user(self.user).filter(pk__in=pks)
 
     def restore(self, file: File) -> int:
-        """Restore the rows of a file. Return how many were added."""
+        """Restore the rows of a file. Return the number of added rows."""
         count = 0
         for rows in _batches(self.export.rows(file)):
             for column in file.columns:
@@ -208,7 +190,6 @@ class Importing:
 
 
 def _batches(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
-    """Yield batches that fit in memory."""
     batch: list[Restored] = []
     weight = 0
     for row in rows:
@@ -225,14 +206,14 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
     """Restore a person from an export.
 
     Args:
-        application: The primary key of the person's new application.
+        application: The primary key of the application to restore the person to.
         user_id: The person's new id. None keeps the id in the export.
 
     Returns:
         The number of added rows by kind.
 
     Raises:
-        NotAnExport: Nothing was imported.
+        NotAnExport: The file is not valid. Nothing was imported.
     """
     with opened(path) as export, transaction.atomic(durable=True):
         files = {file.name: file for provenance in declared() for file in provenance.files}
@@ -247,7 +228,7 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
 
 
 def _begin(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
-    """Restore the profile. An existing profile stays unchanged."""
+    """Restore the profile, or use an existing one unchanged."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
         raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines, but it must have exactly one.")
@@ -277,7 +258,7 @@ class SessionOfMessage(NameOf):
 
 
 def keep_from_first_turn(importing: Importing) -> None:
-    """Set where transcripts start. Turns deleted before the export are gone, but archived ones are restored."""
+    """Set where the transcripts of added sessions start. Only turns that were deleted before the export are missing."""
     for session in importing.sessions():
         first = session.messages.turns().aggregate(first=Min("sequence"))["first"]
         session.kept_from_sequence = session.last_sequence + 1 if first is None else first

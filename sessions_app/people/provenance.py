@@ -1,4 +1,4 @@
-"""The registry of personal data. Each table with rows of a person is declared once, by its app.
+"""The registry of personal data. Each app declares its tables with personal data once.
 
 Exports, imports and erasures iterate over these declarations. A test fails if a table with personal data is not
 declared.
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class Provenance:
-    """The person of a table's rows, their sources, and how they are exported, erased and restored.
+    """Declares a table: the person and sources of its rows, and how to export, erase and restore them.
 
     Args:
-        person: the lookup from a row to its person.
-        made_of: the columns that refer to the sources of a row: foreign keys, or an array of primary keys of turns.
+        person: The lookup from a row to its person.
+        made_of: The columns that refer to the sources of a row: foreign keys, or an array of primary keys of turns.
             Empty for user input and logs.
-        made_by: the names of the processes that create and rebuild such rows.
-        not_exported: why there is no file.
-        address: the start of a row's address in contexts, and the field that follows it. The address leads to the
-            row's page in the admin.
-        is_withdrawn: whether a retraction removes rows derived from retracted turns.
-        is_rewritten: whether a retraction rewrites rows that refer to removed rows, or contain their text.
-        left_alone: why a retraction does neither.
-        questions: returns questions to ask after a retraction, to check that the retracted text isn't repeated. Each
-            comes with the session in which to ask it; None: any session.
-        imported: called after an import. Queues jobs that rebuild derived data.
-        erase: removes or blanks data in rows that don't refer to the profile. Called before the other rows are
-            deleted. Returns the number of rows that it blanked, if any.
-        beside: counts what `erase` removes, by kind, for the preview and the record of an erasure.
+        made_by: The names of the processes that create and rebuild the rows.
+        not_exported: Why exports don't contain the rows.
+        address: The start of a row's address in contexts, and the field that follows it. The address leads to the row's
+            page in the admin.
+        is_withdrawn: Whether a retraction removes rows derived from retracted turns.
+        is_rewritten: Whether a retraction rewrites rows that refer to removed rows or contain their text.
+        left_alone: Why a retraction does neither.
+        questions: Returns questions that check, after a retraction, that answers don't repeat the retracted text. Each
+            has the session in which to ask it, or None for any session.
+        imported: Called after an import. Queues jobs that rebuild derived data.
+        erase: Removes or blanks data in rows that don't refer to the profile. Called before the other rows are deleted.
+            Returns the number of blanked rows, if any.
+        beside: Counts the rows that `erase` removes, by kind.
     """
 
     def __init__(
@@ -64,7 +64,6 @@ class Provenance:
             file.belongs_to(model)
 
     def rows(self, user: UserProfile) -> QuerySet[Any]:
-        """Return a person's rows."""
         return self.model._base_manager.filter(**{self.person: user.pk})
 
 

@@ -1,10 +1,10 @@
 """Archive files: turns of one person and month as gzipped JSON lines, in the storage named `archive`.
 
-PostgreSQL writes each turn with all its columns, so it can be restored exactly. The turns of a session are a span of a
-file, which an `Archive` describes. Spans of other sessions of that person may precede and follow it. File names consist
-only of primary keys and numbers. A file is never changed: if more turns of a session and month are archived, the span
-is copied to a new file. The content is compressed in consecutive parts, so a turn can be read without unpacking
-everything before it. Any program that supports gzip reads it as one file.
+PostgreSQL formats each turn with all its columns, so the turn can be restored exactly. The turns of a session are a
+span of a file, and an `Archive` describes the span. The file may contain spans of other sessions of the person. File
+names consist of primary keys, months and times. A file is never changed. If more turns of a session and month are
+archived, the span is copied to a new file. The content is compressed in blocks, so a turn can be read without unpacking
+everything before it. Any program that supports gzip reads the blocks as one file.
 """
 
 import gzip
@@ -31,15 +31,16 @@ from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.models.searched import said_fields
 
 COLUMNS = [field.attname for field in said_fields(Message)]
-OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at", "name"}  # columns of turns archived before these were added
-LEVEL = 6  # of compression: higher levels hardly make files smaller
-BLOCK_BYTES = 32_000  # approximate size of lines compressed together (small blocks take space, large ones time)
-CHUNK_BYTES = 16_000  # bytes to read at a time for one part of a file
-SPAN_CHUNK_BYTES = 64_000  # the same for a whole span
+OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at", "name"}  # the columns of the first release with archives
+LEVEL = 6  # compression level; higher levels hardly make files smaller
+# Approximate size of a block before compression; small blocks take more space, large ones more time.
+BLOCK_BYTES = 32_000
+CHUNK_BYTES = 16_000  # bytes to read at a time from a block
+SPAN_CHUNK_BYTES = 64_000  # bytes to read at a time from a span
 SPAN_BYTES = 4_000_000  # bytes of a span to keep in memory while it is checked; the rest goes to a temporary file
 AT_ONCE = 50  # lines fetched at once; a line may have several megabytes
 
-# A turn as a line, and its SHA-256. PostgreSQL computes both, so numbers and times are written as they are stored.
+# A turn as a line of JSON, and its SHA-256. PostgreSQL computes both, so numbers and times are formatted exactly.
 LINE = Func(
     *map(F, COLUMNS),
     template="(SELECT row_to_json(turn)::text FROM (SELECT %(expressions)s) turn)",
@@ -58,24 +59,21 @@ class ArchiveError(Exception):
 
 @dataclass
 class TurnsHash:
-    """The number of turns, and a hash of all of them in order. Equal only if the turns are equal."""
+    """A running count and hash of turns in order. Two are equal only if their turns are equal."""
 
     count: int = 0
     _hash: Any = field(default_factory=hashlib.sha256)
 
     def add(self, line_sha256: bytes) -> None:
-        """Add the next turn."""
         self.count += 1
         self._hash.update(line_sha256)
 
     def counted(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """Add each line and yield it."""
         for line in lines:
             self.add(hashlib.sha256(line).digest())
             yield line
 
     def equal(self, other: "TurnsHash") -> bool:
-        """Return whether both have exactly the same turns."""
         return self.count == other.count and self._hash.digest() == other._hash.digest()
 
 
@@ -84,9 +82,9 @@ class Span:
     """The turns of one session and month in a file.
 
     Args:
-        byte_offset: The start of the span in the file.
+        byte_offset: Where the span starts in the file.
         sha256: The hash of its bytes.
-        blocks: The first turn of each part, and the part's offset in the span.
+        blocks: For each block, the sequence of its first turn, and its offset in the span.
     """
 
     turns: TurnsHash
@@ -104,11 +102,7 @@ class PackedFile:
     spans: list[Span] = field(default_factory=list)
 
     def add(self, lines: Iterable[bytes]) -> Span:
-        """Compress lines into a new span at the end. Equal lines give equal bytes.
-
-        Raises:
-            ArchiveError: The disk is full.
-        """
+        """Compress lines into a new span. Equal lines give equal bytes. Raise ArchiveError if the disk is full."""
         turns, blocks, sha256, start = TurnsHash(), [], hashlib.sha256(), self.file.tell()
         with _naming("a temporary file"):
             for block in _blocks(turns.counted(lines)):
@@ -120,11 +114,7 @@ class PackedFile:
         return self._added(Span(turns, start, self.file.tell() - start, sha256.hexdigest(), blocks))
 
     def copy(self, archive: Archive) -> Span:
-        """Copy the span of an archive unchanged, after checking that it is intact.
-
-        Raises:
-            ArchiveError: The archive is missing or damaged, or the disk is full.
-        """
+        """Verify the span of an archive, and copy it unchanged. Raise ArchiveError if that fails."""
         turns, start = TurnsHash(), self.file.tell()
         with _naming(archive.name), _span_of(archive) as span:
             for _line in turns.counted(_lines(span)):
@@ -155,17 +145,12 @@ def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
 
 @contextmanager
 def new_file() -> Iterator[PackedFile]:
-    """Open a new temporary file.
-
-    Raises:
-        ArchiveError: The disk is full. Closing the file may raise it too.
-    """
+    """Open a new temporary file. If the disk is full, raise ArchiveError, now or when the file is closed."""
     with _naming("a temporary file"), TemporaryFile() as file:
         yield PackedFile(file)
 
 
 def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield groups of lines that are compressed together."""
     block: list[bytes] = []
     size = 0
     for line in lines:
@@ -179,12 +164,12 @@ def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def claim(user_pk: int) -> bool:
-    """Claim a person's files. Until the transaction ends, no other process writes or sweeps them.
+    """Claim a person's files: until the transaction ends, no other process writes or sweeps them.
 
-    Meanwhile, the person's sessions can be read and deleted, and an erasure of the person waits.
+    The person's sessions can still be read and deleted. An erasure of the person waits.
 
     Returns:
-        False if another process holds the claim, or the person is gone.
+        False if another process has claimed the files, or the person no longer exists.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
@@ -193,19 +178,18 @@ def claim(user_pk: int) -> bool:
 
 
 def claim_in_turn(user_pk: int) -> bool:
-    """Claim a person's files like `claim`, but wait for another process's claim. False if the person is gone."""
+    """Claim a person's files like `claim`, but wait for other processes. False if the person no longer exists."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
     return bool(UserProfile.objects.hold([user_pk]))
 
 
 def name_of(user_pk: int, month: date) -> str:
-    """Return a name for a new file of a person and month. The current time makes it unique."""
     return f"{user_pk}/{month:%Y-%m}-{timezone.now():%Y%m%d%H%M%S%f}.jsonl.gz"
 
 
 def folder_of(session: Session) -> str:
-    """Return the folder where earlier versions put a session's files, inside the person's folder."""
+    """Return the name of the folder where earlier versions stored a session's files."""
     return f"{session.user_id}/{session.pk}"
 
 
@@ -219,7 +203,7 @@ def store(content: PackedFile, name: str) -> str:
         The name that the storage gave it.
 
     Raises:
-        ArchiveError: The storage fails, or the content read back is different. The file is then removed.
+        ArchiveError: The storage fails, or returns different content. In this case, the file is removed.
     """
     with _naming(name):
         content.file.seek(0)
@@ -255,22 +239,14 @@ def _sync(name: str) -> None:
 
 
 def sync_folder(user_pk: int) -> None:
-    """Flush a person's folder to disk, and with it the file names, if the storage is a local one.
-
-    Raises:
-        ArchiveError: The storage fails.
-    """
+    """Flush the file names in a person's folder to disk if the storage is local. Raise ArchiveError if that fails."""
     for folder in (str(user_pk), ""):
         with _naming(folder):
             _sync(folder)
 
 
 def read(archive: Archive) -> Iterator[bytes]:
-    """Yield the lines of an archive after checking that its span is intact.
-
-    Raises:
-        ArchiveError: The file is missing or damaged.
-    """
+    """Verify the span of an archive, and yield its lines. Raise ArchiveError if it is missing or damaged."""
     turns = TurnsHash()
     with _naming(archive.name), _span_of(archive) as span:
         yield from turns.counted(_lines(span))
@@ -288,7 +264,7 @@ def _span_of(archive: Archive) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _checked(file: "File[bytes]", written: Span | Archive, name: str) -> Iterator[IO[bytes]]:
-    """Open the span at a file's current position, after reading all of it and checking that it is intact."""
+    """Read and verify the span at a file's current position, and open it."""
     sha256, left = hashlib.sha256(), written.byte_count
     with SpooledTemporaryFile(SPAN_BYTES) as span:
         while left and (chunk := file.read(min(left, SPAN_CHUNK_BYTES))):
@@ -308,15 +284,15 @@ def _lines(span: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[str, Any]]:
-    """Return the wanted turns in one part of a file, with all their columns as JSON.
+    """Return turns from one block of a file, with all their columns as JSON.
 
-    Reads only that part, and trusts its checksum. That suffices to show a turn, but not to delete anything.
+    Reads only this block, and only verifies its gzip checksum. This suffices to show turns, but not to delete anything.
 
     Args:
-        offset: The start of the part.
+        offset: Where the block starts in the file.
 
     Raises:
-        ArchiveError: The file is missing, or the part is damaged.
+        ArchiveError: The file is missing, or the block is damaged.
     """
     with _naming(name):
         lines = _block_at(name, offset).split(b"\n")
@@ -337,11 +313,7 @@ def _block_at(name: str, offset: int) -> bytes:
 
 
 def check(archive: Archive) -> None:
-    """Verify an archive by reading it to its end.
-
-    Raises:
-        ArchiveError: The file is missing or damaged, or has a line that isn't a turn of its session.
-    """
+    """Read an archive to its end. Raise ArchiveError if it is damaged, or a line isn't a turn of its session."""
     last = -1
     for number, line in enumerate(read(archive), 1):
         try:
@@ -356,21 +328,17 @@ def check(archive: Archive) -> None:
 
 
 def discard(names: Iterable[str]) -> None:
-    """Remove files. A missing file is not an error.
-
-    Raises:
-        ArchiveError: The storage fails.
-    """
+    """Remove files, ignoring missing ones. Raise ArchiveError if the storage fails."""
     for name in names:
         with _naming(name):
             storages["archive"].delete(name)
 
 
 def sweep(user_pk: int, sessions: Collection[Session]) -> None:
-    """Remove files of a person that no archive refers to, which a crash left behind.
+    """Remove files of a person that no archive refers to. A crash may have left them.
 
-    The caller must hold the claims of the person's files and of these sessions. The sessions are needed because earlier
-    versions stored files in a folder per session.
+    The caller must have claimed the person's files and these sessions, because earlier versions stored files in one
+    folder per session.
     """
     folders, files = _listed(str(user_pk))
     there = [f"{user_pk}/{name}" for name in files]
@@ -385,7 +353,7 @@ def remove(folder: str) -> None:
     """Remove a folder and everything in it.
 
     Args:
-        folder: A session's folder, as `folder_of` names it, or a person's folder, named by their primary key.
+        folder: The folder of a session (`folder_of`), or of a person, whose name is the person's primary key.
 
     Raises:
         ArchiveError: The storage fails, or still lists a file.
@@ -399,20 +367,18 @@ def remove(folder: str) -> None:
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:
-    """Return the names of the folders and files in a folder."""
     with _naming(folder), suppress(FileNotFoundError):
         return storages["archive"].listdir(folder)
     return [], []
 
 
 def _files(folder: str) -> list[str]:
-    """Return the names of all files in a folder and its subfolders."""
     folders, files = _listed(folder)
     return [f"{folder}/{name}" for name in files] + [name for inner in folders for name in _files(f"{folder}/{inner}")]
 
 
 def refusal() -> str:
-    """Write a small file, read it back and remove it. Return why that fails, or a blank string."""
+    """Write, read and remove a small file. Return the error, or a blank string."""
     try:
         with new_file() as content:
             content.add([json.dumps({"sequence": 0}).encode()])

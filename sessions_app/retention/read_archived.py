@@ -1,9 +1,8 @@
 """`read_archived`: read the text of some archived turns from their files.
 
-It is for the few turns that a page shows, or that memory is rebuilt from. It reads only the part of a file that
-contains a turn, however large the file is. If the file was just replaced, it reads the new one. If a storage fails or
-hangs, a request waits at most `SECONDS` and continues without the text. A job continues with the available texts too,
-and is retried for the missing ones.
+Only for the few turns that a page shows, or that memory is rebuilt from. It reads only the block of a file that
+contains a turn. If the file has just been replaced, it reads the new file. If the storage fails or hangs, a request
+continues without the text after at most `SECONDS`. A job also continues without missing texts, and is retried for them.
 """
 
 import time
@@ -21,15 +20,15 @@ from sessions_app.models.message import SequenceRange, ids_at_places
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 
-SECONDS = 2.0  # maximum seconds for all files together while a request waits
-MORE_SECONDS = 30.0  # the same while only a job waits
-THREADS = 4  # per process; a storage that hangs blocks no other threads
+SECONDS = 2.0  # maximum seconds for reading all files while a request waits
+MORE_SECONDS = 30.0  # maximum seconds for reading all files in a job
+THREADS = 4  # per process, so a storage that hangs blocks no other threads
 UNREADABLE = "(archived; the text can't be read right now)"
 MISSING = "The texts of some archived turns can't be read."
 
 # The primary key of a session, and the sequence of a turn.
 TurnPlace = tuple[int, int]
-# The name of a file, and the offset at which a part of it begins.
+# The name of a file, and the offset of a block.
 FilePart = tuple[str, int]
 
 # A turn is in the file of the month of its `created_at`.
@@ -50,13 +49,13 @@ _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="archive")
 
 
 def read_archived(user: UserProfile, places: Collection[TurnPlace]) -> dict[TurnPlace, str]:
-    """Read the text of archived turns, with one query, and one read per part of a file.
+    """Read the texts of archived turns, with one query, and one read per block.
 
     Args:
         user: The owner of the turns. Other people's turns are not found.
 
     Returns:
-        The text by place. Turns that aren't archived, or whose file can't be read, are missing.
+        The texts by place, except those of turns that aren't archived or whose file can't be read.
     """
     return {place: turn["content"] for place, turn in _turns(user, places, SECONDS).items()}
 
@@ -65,7 +64,7 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
     """Set the text, payload and metadata of archived messages, in memory only.
 
     Returns:
-        The same messages. If a file can't be read, its messages have the text `UNREADABLE`.
+        The messages. Those whose file can't be read have the text `UNREADABLE`.
     """
     archived = _archived(messages)
     turns = _turns(user, archived.keys(), SECONDS)
@@ -75,7 +74,7 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
 
 
 def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[SequenceRange]]:
-    """Set the texts of archived messages like `with_text`, for callers that need the texts and have time to wait.
+    """Set the texts of archived messages like `with_text`, with more time. For jobs, which need the texts.
 
     Args:
         user: The owner of the messages.
@@ -104,7 +103,7 @@ def _fill_in(archived: Mapping[TurnPlace, Message], turns: Mapping[TurnPlace, di
 
 
 def _turns(user: UserProfile, places: Collection[TurnPlace], seconds: float) -> dict[TurnPlace, dict[str, Any]]:
-    """Return the turns from their files, as far as these can be read within some seconds."""
+    """Return the turns from their files. Those that can't be read within these seconds are missing."""
     if not places:
         return {}
     end = time.monotonic() + seconds
@@ -132,7 +131,6 @@ def _read_parts(
 
 
 def _parts(user: UserProfile, places: Collection[TurnPlace]) -> Mapping[FilePart, list[TurnPlace]]:
-    """Find the parts of files that contain the turns at these places."""
     sessions = [session for session, _sequence in places]
     sequences = [sequence for _session, sequence in places]
     parts = defaultdict(list)

@@ -1,6 +1,6 @@
 """`restore_archive`: restore archived turns of a session to the transcript, exactly as they were.
 
-All files are read completely before anything changes. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
+Before anything is changed, all files are read and verified. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,10 +20,10 @@ LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 1_000_000  # approximate
 
 _COLUMNS = ", ".join(archive_files.COLUMNS)
-# PostgreSQL parses its own output. If the turn's row still exists, only its text is restored, because the row's other
-# columns are newer than the file. Older versions archived rows too, so their turns are inserted. Such a turn loses its
-# moment if the moment was deleted since. If the file has no arrival time, it is the present. The name of the moments'
-# table comes from the foreign key, because another app defines it.
+# PostgreSQL parses its own output. If the turn's row exists, only its text is restored, because the row's other columns
+# are newer than the file. Older versions removed rows when they archived turns, so these turns are inserted. If the
+# moment of such a turn was deleted, the turn has none. If the file has no arrival time, it is the present. The name of
+# the moments' table comes from the foreign key, because another app defines the table.
 _FROM_FILE = {
     "moment_id": "moment.id",
     "arrived_at": "COALESCE(turn.arrived_at, now())",
@@ -48,8 +48,6 @@ class CannotRestore(Conflict):
 
 @dataclass(frozen=True)
 class Restored:
-    """The number of files and turns restored."""
-
     files: int
     turns: int
 
@@ -61,7 +59,7 @@ def restore_archive(session: Session, *, actor: str, month: date | None = None) 
         month: The first day of the month. None for all months.
 
     Raises:
-        CannotRestore: There is no archive, a turn's place is taken, or retention is working on this session.
+        CannotRestore: There is no archive, a turn's place is taken, or retention is processing the session.
         ArchiveError: A file is missing or damaged. Nothing is changed.
     """
     with transaction.atomic():

@@ -1,9 +1,10 @@
 """`retain`: archive or delete turns that are past the retention period, once memory covers them.
 
-A session's oldest turns are removed, up to the first one that is too recent, not covered yet, or still live. A person's
-sessions are processed together: their archives are written to one file per month, synced and read back. Then one
-transaction records the file, and removes the same texts from the table. An archived turn keeps its row, its words
-and its vectors, so searches still find it. A crash leaves at most an unused file, which the person's next run removes.
+A session's oldest turns are removed, up to the first that is too recent, not covered by memory, or live. A person's
+sessions are processed together. Their turns are written to one file per month, and the file is synced and read back.
+Then one transaction records the file, and removes the same texts from the table. The rows, words and vectors of
+archived turns stay, so searches still find them. After a crash, an unused file may remain. The person's next run
+removes it.
 """
 
 import time
@@ -31,9 +32,9 @@ from sessions_app.signals import turns_overdue
 ACTOR = "process:retain"
 SESSIONS_AT_ONCE = 50_000  # per page; a person's sessions on a page are processed together
 SESSIONS_TOGETHER = 50
-TURNS_TOGETHER = 2_000  # of several sessions; a longer session is processed alone
+TURNS_TOGETHER = 2_000  # total of the sessions that are processed together; a longer session is processed alone
 TAKEN_AT_ONCE = 1_000
-WRITTEN = (  # written whenever the month of an archive grows
+WRITTEN = (  # fields of an existing archive to update
     "name",
     "byte_offset",
     "byte_count",
@@ -49,7 +50,7 @@ logger = structlog.get_logger(__name__)
 
 
 class SessionChanged(Exception):
-    """The session or its turns changed in the meantime, so the session is left for the next run."""
+    """The session or its turns have changed. The next run processes the session."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ class Retained:
     Args:
         sessions: Sessions that turns were removed from.
         archived_turns: Turns whose text was moved from the transcript to an archive.
-        archived_bytes: Bytes by which the archives grew.
+        archived_bytes: Number of bytes by which archives grew.
         deleted_turns: Turns that were permanently deleted.
-        overdue_sessions: Sessions with turns past the retention period that stay because memory doesn't cover them yet.
+        overdue_sessions: Sessions with turns past the retention period that memory doesn't cover yet. These turns stay.
         held_sessions: Sessions with such turns that are under legal hold.
         failed_sessions: Sessions left unchanged because the storage failed.
         failures: A sentence for each of the first failed sessions.
@@ -92,7 +93,6 @@ class Retained:
         return f"{sentence}. {self.failed_sessions} sessions failed and were not changed: {' '.join(self.failures)}"
 
     def counts(self) -> dict[str, float]:
-        """Return the numbers for the event log."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "failures"}
 
 
@@ -118,8 +118,8 @@ def retain(*, dry_run: bool = False) -> Retained:
 # --- which sessions ---
 
 
-# Uses `session_kept` and the index of turns. A subquery per session is not allowed if turns are distributed. The last
-# row has the end of the page, and its number of sessions.
+# Uses `session_kept` and the index of turns. If turns are distributed, a subquery per session is not possible. The last
+# row contains the end of the page and the number of its sessions.
 _CANDIDATES_SQL = """
 WITH kept AS MATERIALIZED (
     SELECT id, user_id, kept_from_sequence, last_sequence FROM sessions_app_session
@@ -135,7 +135,7 @@ UNION ALL SELECT max(id), NULL, count(*) FROM kept
 
 
 def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield pages of sessions whose first turn arrived before this time, unless turns were restored since.
+    """Yield pages of sessions whose first turn arrived before this time, and whose turns were not restored since.
 
     Each item has the primary keys of the session and its person, and the session's number of turns.
     """
@@ -149,7 +149,7 @@ def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
 
 
 def _together(before: datetime) -> Iterator[tuple[int, list[int]]]:
-    """Yield the primary keys of a person, and of the person's sessions to process together."""
+    """Yield a person, and sessions of the person to process together, by primary keys."""
     for page in _pages(before):
         for user_pk, theirs in groupby(page, key=itemgetter(1)):
             for portion in _portions(theirs):
@@ -173,10 +173,10 @@ def _portions(sessions: Iterable[tuple[int, int, int]]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class RemovableTurns:
-    """The oldest turns of a session, up to the first that must stay.
+    """The oldest turns of a session, up to the first one that must stay.
 
     Args:
-        end: The sequence after the last of them.
+        end: The sequence of the first turn that must stay.
         is_overdue: Whether the turn at `end` is past the retention period too.
     """
 
@@ -194,7 +194,7 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
     take = _TAKE[settings.RETENTION.action]
     try:
         with transaction.atomic():
-            if not archive_files.claim(user_pk):  # another run is working on it
+            if not archive_files.claim(user_pk):  # another run is processing the person
                 return Retained()
             sessions = Session.objects.claim_archives(pks)
             held = sum(session.legal_hold for session in sessions)
@@ -212,18 +212,18 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
 
 
 def _may_go(session: Session, before: datetime) -> bool:
-    is_restored = session.restored_at is not None and session.restored_at >= before  # since the session was found
+    # Restored after the session was found.
+    is_restored = session.restored_at is not None and session.restored_at >= before
     return not session.legal_hold and not is_restored
 
 
 def _ask_for_settling(session: Session) -> None:
     with transaction.atomic():
-        if Session.objects.claim_archive(session.pk):  # it may have been deleted in the meantime
+        if Session.objects.claim_archive(session.pk):  # the session may have been deleted
             turns_overdue.send(sender=Session, session=session)
 
 
 def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
-    """Return the turns of the session up to the first that must stay."""
     covered = Q(retracted_at__isnull=False) | Q(moment__isnull=False, sequence__lte=session.summarised_to)
     for first, last in Event.objects.left_out_of(session.user, session.pk):
         covered |= Q(sequence__range=(first, last))
@@ -231,7 +231,7 @@ def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
     turns = session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.kept_from_sequence)
     stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "arrived_at").first()
     end, arrived_at = stays or (session.last_sequence + 1, before)
-    # Repeats the condition, to skip a turn that loses its coverage before it is locked.
+    # Filter by the condition again, because a turn may lose its coverage before it is locked.
     return RemovableTurns(session, turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
 
 
@@ -271,11 +271,7 @@ def _delete(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
 
 
 def _lock(sessions: Sequence[Session]) -> None:
-    """Lock claimed sessions.
-
-    Raises:
-        SessionChanged: A session is gone, or changed so that its turns must stay.
-    """
+    """Lock claimed sessions. Raise SessionChanged if a session is gone, or if its turns must stay."""
     locked = Session.objects.locked().filter(pk__in=[session.pk for session in sessions]).order_by("pk")
     now = {session.pk: session for session in locked}
     for session in sessions:
@@ -289,7 +285,7 @@ def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) ->
     """Remove turns of a locked session from its transcript.
 
     Args:
-        take: Removes some of them, and returns their number.
+        take: Removes a batch of turns, and returns their number.
 
     Returns:
         A hash of the removed turns.
@@ -312,7 +308,7 @@ def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) ->
 
 
 def _keep_rest(removed: Sequence[RemovableTurns]) -> None:
-    """Record where the transcripts start now."""
+    """Record which turn is now the first of each transcript."""
     for each in removed:
         each.session.kept_from_sequence = each.end
     Session.objects.bulk_update([each.session for each in removed], ["kept_from_sequence"])
@@ -323,12 +319,12 @@ def _keep_rest(removed: Sequence[RemovableTurns]) -> None:
 
 @dataclass
 class MonthOfTurns:
-    """The removable turns of one session and month, which go into one span of a file.
+    """The removable turns of one session and month. They are written to one span of a file.
 
     Args:
         month: The first day of the month.
         old: The existing archive of this month, if any.
-        added: A hash of the turns as they were written.
+        added: The hash of the turns that were written.
     """
 
     session: Session
@@ -340,17 +336,15 @@ class MonthOfTurns:
     added: TurnsHash = field(default_factory=TurnsHash)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the existing archive, and then those of the new turns."""
         before = archive_files.read(self.old) if self.old else iter(())
         return chain(before, self.added.counted(archive_files.lines_of(self.turns)))
 
     def grown_to(self, span: Span) -> Retained:
-        """Return the number of turns and bytes by which the archive grew to this span."""
+        """Return how many turns and bytes the archive has grown by."""
         before = self.old.byte_count if self.old else 0
         return Retained(archived_turns=self.added.count, archived_bytes=span.byte_count - before)
 
     def archive(self, name: str, span: Span) -> Archive:
-        """Return an unsaved row that refers to the turns' new place."""
         return Archive(
             session=self.session,
             user_id=self.session.user_id,
@@ -368,7 +362,7 @@ class MonthOfTurns:
 
 
 def _months(removable: RemovableTurns) -> list[MonthOfTurns]:
-    """Split turns into months. Times may be in any order, so a month's turns need not be consecutive."""
+    """Split turns by month. A month's turns need not be consecutive, because times may be in any order."""
     session, turns = removable.session, removable.turns
     by_month = turns.values(month=TruncMonth("created_at", tzinfo=UTC))
     ranges = by_month.annotate(first=Min("sequence"), last=Max("sequence")).order_by("month")
@@ -410,18 +404,14 @@ def _archive(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
 
 
 def _replace(user_pk: int, sessions: Sequence[Session], written: Sequence[tuple[MonthOfTurns, Archive]]) -> None:
-    """Record the files, and remove their texts from the table.
-
-    Raises:
-        SessionChanged: A session or a turn has changed since it was written.
-    """
+    """Record the files, and remove their texts from the table. Raise SessionChanged if a turn has changed."""
     _lock(sessions)
     for part, _row in written:
         if not _take_out(part.turns, MessageQuerySet.archive).equal(part.added):
             raise SessionChanged("turns changed")
     Archive.objects.bulk_create(
         [row for _part, row in written],
-        update_conflicts=True,  # the month grew
+        update_conflicts=True,  # the archive existed before
         unique_fields=["session", "month"],
         update_fields=WRITTEN,
     )

@@ -1,9 +1,9 @@
-"""`rewrite_archives`: rewrite files without deleted or restored turns.
+"""`rewrite_archives`: rewrite archive files without deleted or restored turns.
 
 A file is never changed. If a session is deleted, restored, or copied to another file, no row refers to its span in the
-old file. A file without any rows is removed after the commit. If it contains other sessions too, a job writes those to
-a new file and reads it back. One transaction updates their rows, and then the old file is removed. After a crash, the
-job is retried. At most an unused file remains, which the person's next run of retention removes.
+old file anymore. If no row refers to the file, it is removed after the commit. Otherwise, a job copies the other spans
+to a new file and reads it back, updates their rows in one transaction, and then removes the old file. After a crash,
+the job is retried, and an unused file may remain. The person's next run of retention removes it.
 """
 
 from collections.abc import Collection
@@ -23,7 +23,7 @@ _REMOVE_SQL = "DELETE FROM sessions_app_archive WHERE id = ANY(%s) AND user_id =
 
 
 class ArchivesChanged(Exception):
-    """Another session was removed from the file while it was rewritten."""
+    """The archive of another session was removed while its file was rewritten."""
 
 
 def remove_archives(user_pk: int, archives: QuerySet[Archive]) -> None:
@@ -36,11 +36,7 @@ def remove_archives(user_pk: int, archives: QuerySet[Archive]) -> None:
 
 
 def let_go(user_pk: int, names: Collection[str]) -> None:
-    """Remove turns that no row refers to from files, after the caller's transaction commits.
-
-    Args:
-        names: The names of files that lost archives in this transaction.
-    """
+    """Remove spans that no row refers to from files that lost archives, after this transaction commits."""
     rows = Archive.objects.filter(user_id=user_pk, name__in=names)
     shared = set(rows.values_list("name", flat=True)) if names else set()
     if shared:
@@ -49,18 +45,14 @@ def let_go(user_pk: int, names: Collection[str]) -> None:
 
 
 def rewrite_archives(user_pk: int, names: Collection[str]) -> None:
-    """Rewrite files of a person without the turns that no row refers to.
-
-    Raises:
-        ArchiveError: The storage fails, or a file is damaged. The file stays unchanged, and the job is retried.
-    """
+    """Rewrite a person's files without spans that no row refers to. Raise ArchiveError if that fails."""
     for name in names:
         while not _is_rewritten(user_pk, name):
             pass
 
 
 def _is_rewritten(user_pk: int, name: str) -> bool:
-    """Rewrite a file. Return False if another of its sessions was removed in the meantime."""
+    """Rewrite a file. Return False if another archive in the file was removed in the meantime."""
     try:
         with transaction.atomic(), ExitStack() as undo:
             if archive_files.claim_in_turn(user_pk):

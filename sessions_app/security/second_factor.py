@@ -25,17 +25,17 @@ from sessions_app.models import Event
 NAME = "second factor"
 RECOVERY_CODES = 10
 DIGITS = 6
-SET_UP_SECONDS = 3600  # time to confirm a key after it was shown
+SET_UP_SECONDS = 3600  # time in which a new key must be confirmed
 # Corrected before a code is checked. Otherwise, a failed attempt dated in the future would block correct codes.
 TIMES = [Times(kind, "throttling_failure_timestamp") for kind in (TOTPDevice, StaticDevice)]
 _SALT = "second-factor"
 
 
 class Offer:
-    """A key that a login may confirm as its second factor. Nothing is stored before a correct code is entered.
+    """A key that a login can confirm as its second factor. It is not stored until a correct code is entered.
 
     Args:
-        key: Hexadecimal. The default is a new key.
+        key: The key in hexadecimal. The default is a new key.
     """
 
     def __init__(self, login: User, key: str = "") -> None:
@@ -58,7 +58,6 @@ class Offer:
 
     @property
     def picture(self) -> str:
-        """The QR code as a data URL."""
         code = segno.make(self._device.config_url, error="m", micro=False)
         return str(code.svg_data_uri(scale=4, border=4, dark="#000", light="#fff"))
 
@@ -70,7 +69,7 @@ class Offer:
 
     @transaction.atomic
     def take(self, code: str) -> TOTPDevice | None:
-        """Set up the second factor if the code was made with the key. None if not, or if the login already has one."""
+        """Set up the second factor. None if the code doesn't match the key, or if the login already has one."""
         User.objects.select_for_update().get(pk=self.login.pk)
         if has_one(self.login):
             return None
@@ -84,7 +83,7 @@ class Offer:
 
 
 def login_of(request: HttpRequest) -> User:
-    """Return the operator. All users of the admin are operators."""
+    """Return the operator's login. All users of the admin are operators."""
     assert isinstance(request.user, User)
     return request.user
 
@@ -96,7 +95,6 @@ def set_up() -> "QuerySet[TOTPDevice]":
 
 
 def has_one(login: User) -> bool:
-    """Return whether a login has a second factor."""
     return set_up().filter(user=login).exists()
 
 
@@ -106,13 +104,12 @@ def is_verified(request: HttpRequest) -> bool:
 
 
 def is_required() -> bool:
-    """Return whether the admin requires a second factor."""
     return bool(settings.LOGIN_SECOND_FACTOR == "required")
 
 
 def verify(request: HttpRequest, code: str) -> bool:
     """Verify the session with a code from the app, or with a recovery code, which works once."""
-    with unlimited():  # devices of all logins
+    with unlimited():  # the query reads the devices of all logins
         put_back(TIMES)
     login, code = login_of(request), "".join(code.split()).lower()
     kind = TOTPDevice if len(code) == DIGITS and code.isdecimal() else StaticDevice
@@ -127,19 +124,18 @@ def verify(request: HttpRequest, code: str) -> bool:
 
 
 def enter(request: HttpRequest, device: TOTPDevice | StaticDevice) -> None:
-    """Mark the session as verified, and give it a new session key, which makes a stolen one useless."""
+    """Mark the session as verified, and change its key, so a stolen one becomes useless."""
     request.session.cycle_key()
     django_otp.login(request, device)
 
 
 def recovery_codes_left(login: User) -> int:
-    """Return the number of unused recovery codes."""
     return int(StaticToken.objects.filter(device__user=login).count())
 
 
 @transaction.atomic
 def new_recovery_codes(login: User) -> list[str]:
-    """Replace the recovery codes by new ones."""
+    """Replace the recovery codes, and return the new ones."""
     device, _ = StaticDevice.objects.get_or_create(user=login, name=NAME)
     device.token_set.all().delete()
     codes = [StaticToken.random_token() for _ in range(RECOVERY_CODES)]
@@ -154,18 +150,13 @@ def _token(device: StaticDevice, code: str) -> StaticToken:
 @unlimited()  # events of logins are site-wide
 @transaction.atomic
 def remove(login: User, *, actor: str) -> None:
-    """Remove the second factor and the recovery codes.
-
-    Args:
-        actor: The actor: operator:….
-    """
+    """Remove the second factor and the recovery codes. The actor is `operator:…`."""
     for kind in (TOTPDevice, StaticDevice):
         kind.objects.filter(user=login).delete()
     Event.objects.create(type="second_factor_removed", actor=actor, payload={"login": login.get_username()})
 
 
 def note_set_up(login: User) -> None:
-    """Log that a login has set up a second factor."""
     _log("second_factor_set_up", login.get_username())
 
 

@@ -1,13 +1,14 @@
-"""What `SECRET_KEY` signs and encrypts: the ids of contexts, and texts. Old keys are in `SECRET_KEY_FALLBACKS`.
+"""Signatures and encryption with `SECRET_KEY`: ids of contexts, and texts. `SECRET_KEY_FALLBACKS` has the old keys.
 
 **Ids of contexts** prove that a context was served for a session. The receipt of a context is written after the
 response, so the client may send the id with a message before the receipt exists. A context may also be requested before
-the session's first message. Therefore part of the id is a signature of the rest, and of the ids of the application, the
-person and the session. Verifying it needs no table.
+the session exists. So part of the id is a signature of the rest, and of the ids of the application, the person and the
+session. No table is needed to verify it.
 
-**Encrypted texts** can't be read in a dump of the database, or in a backup without its key. A text is compressed, then
-encrypted with AES-256-GCM and a key derived from `SECRET_KEY`. The encryption also authenticates the id of its row, so
-a text that is moved to another row can't be decrypted. If an old key is lost, only its texts are lost.
+**Encrypted texts** can't be read in a dump of the database, or in a backup without the key. A text is compressed, and
+then encrypted with AES-256-GCM and a key derived from `SECRET_KEY`. The encryption also authenticates the id of the
+text's row, so a text that is moved to another row can't be decrypted. If an old key is lost, only the texts encrypted
+with it are lost.
 """
 
 import hmac
@@ -30,9 +31,9 @@ _RANDOM_BYTES = 10  # of the 16 bytes of an id; the others are the signature
 # The bits with the variant and the version of a UUID. Version 8 leaves the other bits to the application.
 _FIXED = 0xF << 76 | 0x3 << 62
 _VERSION_8 = 0x8 << 76 | 0x2 << 62
-_SALT = "sessions_app.sealed"  # derives the keys of all stored texts, so it must never change
+_SALT = "sessions_app.sealed"  # the keys of all stored texts are derived with this, so it must never change
 _NONCE_BYTES = 12
-_LEVEL = 1  # of compression; contexts repeat themselves, so higher levels gain little
+_LEVEL = 1  # compression level; higher levels gain little, because contexts are repetitive
 
 
 class UnknownContext(Refusal):
@@ -50,11 +51,7 @@ def new_context_id(user: UserProfile, session_id: str) -> UUID:
 
 
 def check_context_id(context_id: UUID, user: UserProfile, session_id: str) -> None:
-    """Check that the id belongs to a context of this session.
-
-    Raises:
-        UnknownContext: It doesn't.
-    """
+    """Raise UnknownContext if the id doesn't belong to a context of this session."""
     drawn = context_id.bytes[:_RANDOM_BYTES]
     secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     if not any(hmac.compare_digest(_signed(drawn, user, session_id, key).bytes, context_id.bytes) for key in secrets):
@@ -71,11 +68,7 @@ def _signed(drawn: bytes, user: UserProfile, session_id: str, secret: str) -> UU
 
 
 def seal(text: bytes, about: str) -> bytes:
-    """Encrypt a text.
-
-    Args:
-        about: An id of the text's row. It is required for decryption.
-    """
+    """Encrypt a text. `about` is an id of the text's row. Decryption requires the same id."""
     nonce = os.urandom(_NONCE_BYTES)
     return nonce + next(_ciphers()).encrypt(nonce, zlib.compress(text, _LEVEL), about.encode())
 

@@ -1,7 +1,8 @@
-"""The staff: their roles, invitations, and deactivation.
+"""The staff: roles, invitations and deactivation.
 
-An invitation is a login without a password, and a link to choose one, with Django's password reset token. The link ends
-with its first use, with the next link, when the login is deactivated, and after `PASSWORD_RESET_TIMEOUT` (three days).
+An invitation is a login without a password, and a link to set the password, which contains Django's password reset
+token. The link is valid for `PASSWORD_RESET_TIMEOUT` (three days), until it is used, a new link is created, or the
+login is deactivated.
 """
 
 from collections.abc import Collection
@@ -22,7 +23,7 @@ class Role:
     """A named set of permissions.
 
     Args:
-        group: The group with the permissions, which `migrate` sets.
+        group: The group that has the permissions. `migrate` sets them.
         may: A sentence about what the role allows.
         may_not: A sentence about what it doesn't allow.
     """
@@ -62,7 +63,7 @@ class NotTheirs(Refusal):
 
 
 def role_of(login: User) -> str:
-    """Return the name of a login's highest role, or else the source of its permissions."""
+    """Return the name of a login's highest role, or where else its permissions come from."""
     if login.is_superuser:
         return "superuser"
     groups = {group.name for group in login.groups.all()}
@@ -71,7 +72,7 @@ def role_of(login: User) -> str:
 
 
 def state_of(login: User) -> str:
-    """Return whether a login is active, invited or deactivated."""
+    """Return `active`, `invited` or `deactivated`."""
     if not (login.is_active and login.is_staff):
         return "deactivated"
     return "active" if login.has_usable_password() else "invited"
@@ -94,9 +95,9 @@ def invite(
     Args:
         username: An unused name.
         role: The name of one of `ROLES`.
-        actor: The inviting operator: operator:….
-        email: For the record. Nothing is sent.
-        applications: The login is limited to these. Empty for all.
+        actor: The inviting operator, as `operator:` and the name.
+        email: Stored only. No email is sent.
+        applications: The applications that the login is limited to. Empty for no limit.
 
     Raises:
         Conflict: A login with this name exists, ignoring case.
@@ -111,7 +112,6 @@ def invite(
 
 
 def invitation_to(login: User) -> str:
-    """Return the token of a login's invitation."""
     return f"{login.pk}-{default_token_generator.make_token(login)}"
 
 
@@ -128,9 +128,9 @@ def invited_by(token: str) -> User | None:
 
 @transaction.atomic
 def join(token: str, password: str) -> User | None:
-    """Set an invited login's password. None if the token is not valid."""
+    """Set the password of an invited login, and return the login. None if the token is not valid."""
     login = invited_by(token)
-    # If two requests use the link at once, only one finds the unusable password unchanged.
+    # If two requests use the link at the same time, only one of them still finds the unusable password.
     unused = User.objects.filter(pk=login.pk, password=login.password) if login else User.objects.none()
     if login is None or not unused.update(password=make_password(password)):
         return None
@@ -140,7 +140,7 @@ def join(token: str, password: str) -> User | None:
 
 @transaction.atomic
 def invite_again(login: User, *, by: User) -> None:
-    """Require a new password from a login. Its old password and earlier links no longer work."""
+    """Reset a login's password. The old password and earlier links are no longer valid."""
     _refuse_own_and_higher(login, by)
     login.set_unusable_password()
     login.save(update_fields=["password"])
@@ -152,11 +152,7 @@ def invite_again(login: User, *, by: User) -> None:
 
 @transaction.atomic
 def give_role(login: User, role: str, *, by: User) -> None:
-    """Replace a login's role. Other groups stay.
-
-    Raises:
-        NotTheirs: It is the operator's own login, or a superuser's.
-    """
+    """Replace a login's role, but not its other groups. Raise NotTheirs if the operator may not."""
     _refuse_own_and_higher(login, by)
     if login.is_superuser:
         raise NotTheirs("A superuser has all permissions, whatever the role. Remove the superuser status first.")
@@ -166,11 +162,7 @@ def give_role(login: User, role: str, *, by: User) -> None:
 
 @transaction.atomic
 def let_in(login: User, *, by: User, is_active: bool) -> None:
-    """Activate or deactivate a login. A deactivated login is rejected from the next request on.
-
-    Raises:
-        NotTheirs: It is the operator's own login, or a superuser's.
-    """
+    """Activate a login, or deactivate it from the next request on. Raise NotTheirs if the operator may not."""
     _refuse_own_and_higher(login, by)
     login.is_active = is_active
     login.is_staff = login.is_staff or is_active

@@ -1,4 +1,4 @@
-"""Chat messages in the format of OpenAI's API, as fields of our own messages.
+"""Convert chat messages in the format of OpenAI's API to fields of our messages.
 
 The content of a message may be a list of parts: text, and pictures, sound or files.
 """
@@ -11,14 +11,14 @@ from pydantic import BaseModel, ConfigDict
 from sessions_app.text.length import shorten_middle
 
 DATA_MAX_CHARS = 200  # maximum characters stored of a picture or file that is embedded in a message
-MAX_DEPTH = 100  # of the search for embedded data; anything nested deeper can't be stored
+MAX_DEPTH = 100  # nesting depth up to which embedded data are searched; deeper values can't be stored
 ROLES = {"developer": "system", "function": "tool"}
 
-Fields = dict[str, Any]  # a message's fields in the format of the API
+Fields = dict[str, Any]  # the fields of a message in our API
 
 
 class OpenAIMessage(BaseModel):
-    """One message. Fields that aren't named here are kept as its metadata."""
+    """A message. Fields that are not declared here are stored as metadata."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -31,13 +31,13 @@ class OpenAIMessage(BaseModel):
 
 
 def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
-    """Return the fields of a chat message in the format of our API.
+    """Return the fields of a chat message in our API.
 
     Args:
-        tools: Tool names by call id. The calls of this message are added.
+        tools: Tool names by call id. This function adds the calls of the message.
 
     Raises:
-        ValidationError: It is not a chat message (pydantic's error).
+        pydantic.ValidationError: It isn't a chat message.
     """
     message = OpenAIMessage.model_validate(raw)
     tools.update(_called_tools(message))
@@ -57,7 +57,7 @@ def _called_tools(message: OpenAIMessage) -> dict[str, str]:
 def _fields(message: OpenAIMessage, tools: dict[str, str]) -> Fields:
     text, parts = text_and_parts(message.content)
     calls = message.tool_calls
-    if message.function_call:  # the predecessor of tool calls
+    if message.function_call:  # the predecessor of `tool_calls`
         calls = [{"type": "function", "function": message.function_call}]
     payload = {"tool_calls": calls, "tool_call_id": message.tool_call_id, "parts": parts}
     role = ROLES.get(message.role, message.role)
@@ -73,7 +73,7 @@ def _fields(message: OpenAIMessage, tools: dict[str, str]) -> Fields:
 
 
 def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:
-    """Return the text of a message's content, and the parts that are not text: pictures, sound, files."""
+    """Return the text of a message's content, and its other parts: pictures, sound, files."""
     if content is None or isinstance(content, str):
         return content or "", []
     texts: list[str] = []
@@ -104,5 +104,4 @@ def without_data(value: Any, *, is_data: bool = False, depth: int = 0) -> Any:
 
 
 def filled(fields: Mapping[str, Any]) -> Fields:
-    """Return the fields that are not empty."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

@@ -1,8 +1,8 @@
 """Invisible characters, which can hide instructions to models.
 
-Messages are stored unchanged. Texts for models don't include these characters, and operators' pages write them out.
-Characters that a script or an emoji needs are kept, one at a place: joiners, directional marks, variation selectors,
-and the tags that name a flag.
+Messages are stored unchanged. Texts for models don't contain invisible characters, and operators' pages make them
+visible. Characters that scripts and emoji need are kept, but only one in a row: joiners, directional marks, variation
+selectors, and the tags in a flag.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 _FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,6}\U000e007f"
 _TAGS = "[\U000e0000-\U000e007f]+"
-# Zero-width characters without use; directional embeddings and overrides, which affect the rest of a line; annotations.
+# Zero-width characters that no script needs, directional embeddings and overrides, and annotations.
 _NEVER = "[\u00ad\u200b\u202a-\u202e\u2060-\u2069\u206a-\u206f\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a]"
 _SECOND = "(?<=[\u200c\u200d\u200e\u200f\u061c])[\u200c\u200d\u200e\u200f\u061c]+"
 _SELECTORS = "(?<=[\ufe00-\ufe0f\U000e0100-\U000e01ef])[\ufe00-\ufe0f\U000e0100-\U000e01ef]+"
@@ -19,12 +19,11 @@ _TAG = 0xE0000
 
 
 def without_unseen(text: str) -> str:
-    """Return a text without invisible characters."""
     return text if text.isascii() else _UNSEEN.sub(lambda found: found["flag"] or "", text)
 
 
 def all_without_unseen(value: Any) -> Any:
-    """Remove invisible characters from every text in lists and objects."""
+    """Remove invisible characters from all texts in a JSON value."""
     if isinstance(value, dict):
         return {name: all_without_unseen(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -33,12 +32,11 @@ def all_without_unseen(value: Any) -> Any:
 
 
 def has_unseen(text: str) -> bool:
-    """Return whether a text has invisible characters."""
     return without_unseen(text) != text
 
 
 def with_unseen_written(text: str) -> str:
-    """Return a text with its invisible characters written out, for operators."""
+    """Make the invisible characters in a text visible."""
     return text if text.isascii() else _UNSEEN.sub(_written, text)
 
 

@@ -1,17 +1,17 @@
-"""The length of texts: estimated token counts, and functions that shorten texts.
+"""The length of texts: estimates of tokens, and functions that shorten texts.
 
-Token counts depend only on the text, because real tokenizers need large tables. The estimate is a weighted count of the
-units that tokenizers split a text into: words, long words, digits, punctuation, characters of other scripts. The
-weights were fitted to the larger count of two real tokenizers (OpenAI's `cl100k_base` and `o200k_base`) over prose in
-several languages, code and JSON. `python -m benchmarks.tokens` measures the accuracy (docs/benchmarks.md). The estimate
-of a text never exceeds the sum of the estimates of its lines.
+Tokens are estimated, because real tokenizers need large tables. The estimate is a weighted count of the units that
+tokenizers split a text into: words, long words, digits, punctuation, and characters of other scripts. The weights were
+fitted to the larger count of two real tokenizers (OpenAI's `cl100k_base` and `o200k_base`) for code, JSON, and prose in
+several languages. `python -m benchmarks.tokens` measures the accuracy (docs/benchmarks.md). The estimate of a text is
+at most the sum of the estimates of its lines.
 """
 
 import json
 import re
 from typing import Any
 
-# The weights are hundredths of a token, so their sums are exact.
+# Weights are integers, in hundredths of a token, so sums are exact.
 _WORD = 102  # a run of letters
 _LONG_WORD = 310  # per nine letters of a run, because tokenizers split long words
 _CAMEL_CASE = 140  # a capital after a small letter, which is common in base64
@@ -19,7 +19,7 @@ _CAPITALS = 75  # per three capitals of a run
 _DIGITS = 150  # per three digits of a run, rounded up
 _MARK = 50
 _LINE_BREAK = 140  # a run of line breaks
-_TAB = 80  # or carriage return
+_TAB = 80  # also a carriage return
 _INDENT = 100  # sixteen spaces
 _CONTROL = 100
 
@@ -35,20 +35,20 @@ _GROUP_OF_DIGITS = re.compile(r"\d{1,3}")
 _LINE_BREAKS = re.compile(b"\n+")
 
 
-# The weight of a turn's tokens, by role, toward the next formation. Other roles count half.
+# Weights of tokens that count toward the next formation, by role. Other roles have 0.5.
 _WEIGHTS = {"user": 1.0, "assistant": 0.2}
 
 
 def weighted(role: str, tokens: int) -> float:
-    """Return the weighted tokens of a turn, which count toward `MEMORY_FORMATION__TOKEN_INTERVAL`."""
+    """Return the weighted tokens of a turn. They count toward `MEMORY_FORMATION__TOKEN_INTERVAL`."""
     return tokens * _WEIGHTS.get(role, 0.5)
 
 
 def _kind(byte: int) -> str:
-    """Return the character that represents all bytes of a kind."""
+    """Return a character that represents the kind of the byte."""
     character = chr(byte)
     if byte >= 0x80:
-        return "x" if byte >= 0xC0 else "-"  # an uncased letter; a sign of another script
+        return "x" if byte >= 0xC0 else "-"  # a letter without case; a sign of another script
     if character.isalpha():
         return "a" if character.islower() else "A"
     if character.isdigit() or character in "\n ":
@@ -62,11 +62,7 @@ _NUMBERS = bytes(kind if kind in b"0123456789" else ord(" ") for kind in _KINDS)
 
 
 def estimate_tokens(text: str, payload: Any = None) -> int:
-    """Return the estimated tokens of a message, rounded up. 0 for an empty text.
-
-    Args:
-        payload: The structured content, counted as JSON.
-    """
+    """Return the estimated tokens of a text, and of a payload as JSON. Rounded up; 0 for an empty text."""
     if payload is not None:
         text += "\n" + json.dumps(payload, ensure_ascii=False)
     hundredths = _of_latin(text.encode()) if text.isascii() else _of_any(text)
@@ -74,7 +70,7 @@ def estimate_tokens(text: str, payload: Any = None) -> int:
 
 
 def _of_latin(text: bytes) -> int:
-    """Return the hundredths of a Latin-1 text, without the additional cost of accented letters and signs.
+    """Return the hundredths of a token of a Latin-1 text. Accented letters and signs cost extra.
 
     Searches for fixed strings, which is much faster than regular expressions.
     """
@@ -97,28 +93,28 @@ def _of_latin(text: bytes) -> int:
 
 
 def _of_any(text: str) -> int:
-    """Return the hundredths of a text in any script."""
+    """Return the hundredths of a token of a text in any script."""
     other = "".join(_NOT_ASCII.findall(text))
     latin = _BEYOND_LATIN_1.sub("\u00c0", text).encode("latin-1", "replace")
-    # Characters outside Latin-1 were replaced by question marks, which must not count.
+    # Don't count the question marks that replaced characters outside of Latin-1.
     replaced = latin.count(b"?") - text.count("?")
     scripts = sum(weight * sum(map(len, script.findall(other))) for weight, script in _SCRIPTS)
     return _of_latin(latin) - _MARK * replaced + scripts + _DIGITS * _digits_of_scripts(text, latin, other)
 
 
 def _digits_of_scripts(text: str, latin: bytes, other: str) -> int:
-    """Return how many groups of digits a text has in addition to its ASCII digits."""
+    """Return the number of groups of digits, except ASCII digits."""
     if not any(map(str.isdecimal, other)):
         return 0
     return len(_GROUP_OF_DIGITS.findall(text)) - len(_GROUP_OF_DIGITS.findall(latin.decode("latin-1")))
 
 
 def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
-    """Shorten a long text to its beginning and end.
+    """Cut the middle of a long text.
 
     Args:
         max_chars: The maximum number of characters to keep, not counting the notice in the middle.
-        hint: Where the whole text can be read.
+        hint: Where the whole text is. The notice contains it.
 
     Returns:
         The shortened text, or the text itself if it is short enough.

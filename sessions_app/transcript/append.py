@@ -1,10 +1,10 @@
-"""`append`: add messages, update their counters, and queue the jobs that become due, completely or not at all.
+"""`append`: add messages, update counters, and queue the jobs that become due, in one transaction.
 
 `append` adds a batch to one session, `append_many` adds batches to any number of sessions.
 
-A session's row is locked for the whole transaction, so under any concurrency sequences have no gaps and counters
-match the rows. A message with a known `external_id` is returned, not added again, so a client that doesn't know whether
-its request arrived can retry it. A known `external_id` with different content rejects all batches.
+The transaction locks the session's row first, so even with concurrent appends, sequences have no gaps, and counters are
+correct. Appends are idempotent: a message whose `external_id` exists is returned instead of added. If its content
+differs from the existing message, all batches are rejected.
 
 Texts are processed before the transaction, because a megabyte takes half a second. That is too long to hold a lock.
 """
@@ -31,30 +31,28 @@ from sessions_app.transcript.store import NamedSession, locked_sessions, store
 
 BATCH_MAX = 500  # maximum messages of a request
 WORDS_MAX_BYTES = 1_000_000  # bytes of a batch's texts to index immediately; `index_words` indexes the rest
-CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model received
+CONTEXT_ID = "context_id"  # metadata key of an answer, for the id of the context that the model received
 
-# Sent before the transaction, with `messages`, a list of `NewMessage`. A receiver processes their texts and writes its
-# findings to the `notes` of each. The stored message gets the same notes.
+# Sent before the transaction with `messages`, a list of `NewMessage`. A receiver processes the texts, and adds its
+# results to the `notes` of each message. The stored message has the same notes.
 messages_received = Signal()
 
-# Sent inside the transaction, with `appended`: sessions (locked, counters up to date), each with the messages added. A
-# receiver returns the jobs that became due, each a `DueJob`.
+# Sent in the transaction with `appended`, a list of sessions and the messages added to each. The sessions are locked,
+# and their counters are up to date. A receiver returns the jobs that became due, as `DueJob`.
 messages_appended = Signal()
 
 
 class Words(NamedTuple):
-    """The words that index a text, and the version of `lexemes` that computed them."""
-
     vector: str
     version: int
 
 
-WORDS_LATER = Words("", 0)  # computed by `index_words`
+WORDS_LATER = Words("", 0)  # `index_words` computes them later
 
 
 @dataclass(frozen=True)
 class NewMessage:
-    """A message as a client sends it. `created_at` is an aware time; None means now."""
+    """A message from a client. `created_at` is an aware time, or None for the present."""
 
     role: str
     content: str = ""
@@ -67,21 +65,19 @@ class NewMessage:
 
     @cached_property
     def tokens(self) -> int:
-        """The estimated tokens of the content and the payload."""
         return estimate_tokens(self.content, self.payload)
 
     @cached_property
     def words(self) -> Words:
-        """The words of the name and the content."""
         return Words(lexemes.vector(f"{self.name}\n{self.content}"), lexemes.VERSION)
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """The findings of `messages_received` receivers about the text."""
+        """The results of receivers of `messages_received`."""
         return {}
 
     def marked(self, **fields: Any) -> Self:
-        """Return a copy with changed fields that are not text, without processing the text again."""
+        """Return a copy with changed fields. The fields must not be texts, because texts are not processed again."""
         marked = replace(self, **fields)
         vars(marked).update({name: vars(self)[name] for name in _OF_TEXT if name in vars(self)})
         return marked
@@ -116,7 +112,7 @@ class Batch:
 
     Args:
         session: The session. It is created if it doesn't exist.
-        title: The session's title, if it has none.
+        title: The title for a session that has none.
     """
 
     session: NamedSession
@@ -130,9 +126,9 @@ class Appended:
 
     Args:
         session: The session with its new counters.
-        messages: For each given message, in the same order: the row, and whether this call added it. If rows were added
-            together with rows of another session, they have no primary key.
-        jobs: The jobs that became due by the call.
+        messages: For each given message, the row, and whether this call added it, in the same order. New rows have no
+            primary key if rows of several sessions were added.
+        jobs: The jobs that became due.
     """
 
     session: Session
@@ -141,14 +137,13 @@ class Appended:
 
     @property
     def added(self) -> int:
-        """The number of messages that this call added."""
         return len(_new(self.messages))
 
 
 def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
-    """Process the texts of messages, before the transaction that stores them.
+    """Process the texts of messages. Call this before the transaction that stores them.
 
-    A second call for the same messages does nothing.
+    Calling it again has no effect.
 
     Args:
         most_bytes: The maximum number of bytes to index now. `index_words` indexes the rest within a minute. None: all.
@@ -173,15 +168,13 @@ def append(
     source: str = "",
     context_id: UUID | None = None,
 ) -> Appended:
-    """Append a batch to a session, which is created if it doesn't exist.
+    """Append a batch to a session. The session is created if it doesn't exist.
 
     A caller that opens the transaction itself must call `process_texts` before it.
 
     Args:
-        user: The owner of the session.
-        session_id: The application's id of the session.
         batch: Messages in conversation order.
-        agent_id, source: Those of a new session; an existing one keeps its own.
+        agent_id, source: The values for a new session.
         context_id: The context that the model received. It is stored with the answer.
 
     Raises:
@@ -196,7 +189,7 @@ def append(
 
 
 def append_many(batches: Sequence[Batch]) -> list[Appended]:
-    """Append batches, one after the other, to sessions that are created if they don't exist.
+    """Append batches in order. Sessions that don't exist are created.
 
     All batches are added or none. The number of statements doesn't depend on the number of sessions.
 
@@ -217,7 +210,6 @@ def append_many(batches: Sequence[Batch]) -> list[Appended]:
 
 
 def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
-    """Store the new messages of locked sessions, and return the jobs that became due."""
     added = [(session, new) for session, new in appended if new]
     if not added:
         return []
@@ -226,7 +218,7 @@ def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
 
 
 def _place(session: Session, batch: Batch, known: Mapping[int, dict[str | None, Message]]) -> list[Placed]:
-    """Return the row for each message of a batch, and count the new ones in their locked session."""
+    """Return the row for each message of a batch. Update the counters of the locked session."""
     placed = _placed_in(session, batch.messages, known[session.pk])
     if added := _new(placed):
         _count(session, added)
@@ -239,12 +231,12 @@ def _new(placed: Sequence[Placed]) -> list[Message]:
 
 
 def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]) -> list[Placed]:
-    """Return the row for each message of a batch, in the same order, and whether it must still be added.
+    """Return the row for each message of a batch, in the same order, and whether to add it.
 
     Args:
         session: The locked session.
         batch: Messages in conversation order.
-        known: The session's messages by `external_id`. New messages are added.
+        known: The session's messages by `external_id`. This function adds the new messages.
 
     Raises:
         IdTaken: Names the message by its position in the batch.
@@ -266,20 +258,19 @@ def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | 
 
 
 def _request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueJob]:
-    """Send the added messages to the receivers, and return the jobs that became due."""
     answers = messages_appended.send(sender=Session, appended=appended)
     return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
 def _answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
-    """Return a message. If it is an answer, add the context that the model received."""
+    """Return a message. If it is an answer, add the id of the context that the model received."""
     if new.role != Message.Role.ASSISTANT:
         return new
     return new.marked(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
 
 
 def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
-    """Return existing messages with the batches' external ids, by the primary key of their session."""
+    """Return the existing messages with the external ids in the batches, by session."""
     names = [
         (session.user_id, session.pk, new.external_id)
         for session, batch in zip(sessions, batches, strict=True)
@@ -307,14 +298,14 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
 
 
 def _says(message: Message, new: NewMessage, said_hash: str | None) -> bool:
-    """Return whether two messages have the same content. Archived messages are compared by their hash.
+    """Return whether two messages have the same content. Archived messages are compared by hash.
 
     Args:
         message: The existing message.
         new: The message in the request.
         said_hash: The hash of `new`, if the existing message has one.
     """
-    # A client may retry a message with a name that an older version did not store.
+    # Older versions did not store names, so a retry of a message may have a name that the stored message lacks.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)
     if message.kind == Message.Kind.ARCHIVED:
         return same and (said_hash is None or bytes(message.said_hash or b"").hex() == said_hash)
@@ -342,7 +333,7 @@ def _turn(session: Session, new: NewMessage, position: int, now: datetime) -> Me
 
 
 def _count(session: Session, added: Sequence[Message]) -> None:
-    """Update the counters of a session. The caller saves them."""
+    """Update the counters of a session, which the caller saves."""
     tokens = sum(message.tokens for message in added)
     session.message_count += len(added)
     session.last_sequence += len(added)

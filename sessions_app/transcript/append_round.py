@@ -1,13 +1,12 @@
 """`append_round`: add a call of a chat model to the transcript: the caller's new messages and the model's answer.
 
-Chat clients send their whole history with every call, or the end of it, or only the newest message. They repeat a call
-if its answer was lost, and they edit earlier messages. A comparison with the session's newest turns finds the new
-messages. The session is locked, so two concurrent calls can't both find the same message new. If a message may be
-either a retry or a new message with the same text, it counts as new, because a duplicate turn is better than a lost
-one.
+With each call, chat clients send their whole history, or the end of it, or only the newest message. They retry calls
+whose answer was lost, and edit earlier messages. The new messages are found by comparing the history with the session's
+newest turns. The session is locked, so concurrent calls can't add the same message twice. If a message may be either a
+retry or a new message with the same text, it is added, because a duplicate turn is better than a lost one.
 
-A round may be appended in two transactions, `begin_round` with the caller's messages and `end_round` with the answer,
-or in one by `append_round`. With a `round_id`, its turns have external ids, so each of these can be repeated.
+A round is appended in one transaction by `append_round`, or in two: `begin_round` appends the caller's messages, and
+`end_round` the answer. With a `round_id`, the turns have external ids, so each of these calls can be retried.
 """
 
 import json
@@ -21,15 +20,17 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append
 from sessions_app.transcript.store import NamedSession, locked_session
 
-BEYOND = 20  # turns that may follow the caller's last known turn: rounds stored meanwhile, answers to repeated calls
+# Maximum turns after the caller's last known turn, such as rounds stored meanwhile, and answers to retried calls.
+BEYOND = 20
 COMPARED = ("role", "content", "payload", "metadata")
-READ = ("session", "sequence", "external_id", *COMPARED)  # without the session, each turn would need another query
-INCOMPLETE = "incomplete"  # metadata key: why an answer is incomplete, or why a message has none
+# Includes the session, because otherwise each turn would need another query.
+READ = ("session", "sequence", "external_id", *COMPARED)
+INCOMPLETE = "incomplete"  # metadata key for the reason why an answer is incomplete, or why a message has none
 _ANSWER = ":answer"  # the end of an answer's external id
 
 
 class ComparedTurn(Protocol):
-    """The fields by which two turns are compared."""
+    """The fields that determine whether two turns are the same."""
 
     @property
     def role(self) -> str: ...
@@ -46,8 +47,8 @@ class BegunRound:
     """A round whose messages are in the transcript.
 
     Args:
-        user_pk, session_pk: The round's person and session. The application's ids may refer to others later.
-        after: The sequence of the last turn before possible answers.
+        user_pk, session_pk: The primary keys of the round's person and session, because their ids may later be reused.
+        after: The sequence of the last turn that can't be an answer to the round.
         last: The primary key of the newest message that the round added. None if it repeats an earlier one.
     """
 
@@ -67,15 +68,13 @@ def append_round(
     source: str = "",
     round_id: str = "",
 ) -> Appended:
-    """Append a round to a session, which is created if it doesn't exist. The caller opens the transaction.
+    """Append a round to a session in the caller's transaction. The session is created if it doesn't exist.
 
     Args:
-        user: The owner of the session.
-        session_id: The application's id of the session.
         sent: The caller's conversation, oldest first. Only the newest `BATCH_MAX` messages count.
         answer: The model's answer, or None.
         agent_id, source: The values for a new session.
-        round_id: Allows retries. Blank without them.
+        round_id: An id that makes the call idempotent, or blank.
     """
     session = locked_session(NamedSession(user, session_id, agent_id, source))
     new, following = _compared(session, _with_ids(sent, round_id))
@@ -106,16 +105,14 @@ def begin_round(
 def end_round(
     user: UserProfile, begun: BegunRound, answer: NewMessage | None, *, round_id: str, unanswered: str = ""
 ) -> bool:
-    """Append the answer to a started round, or mark the round as unanswered. The caller opens the transaction.
+    """Append the answer to a round, or mark the round as unanswered, in the caller's transaction.
 
     Args:
-        user: The owner of the session.
-        answer: The model's answer, or None.
         round_id: The id from `begin_round`.
         unanswered: Why there is no answer.
 
     Returns:
-        False if the session is gone, and the round with it.
+        False if the session, and with it the round, no longer exists.
     """
     session = Session.objects.for_user(user).locked().filter(pk=begun.session_pk).first()
     if session is None or user.pk != begun.user_pk:
@@ -128,17 +125,16 @@ def end_round(
 
 
 def _mark(session: Session, last: int, unanswered: str) -> None:
-    """Mark the newest message of a round as unanswered."""
     for message in session.messages.turns().filter(user_id=session.user_id, pk=last):
         message.metadata = {INCOMPLETE: unanswered} | message.metadata
         message.save(update_fields=["metadata"])
 
 
 def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
-    """Yield the answers after a round that may be the round's own.
+    """Yield the turns after a round that may be its answer.
 
-    A later call may already have added the answer as part of its history. If the round repeats an earlier one, the
-    answer may belong to that one.
+    A later call may have added the answer as part of its history. If the round repeats an earlier one, the answer of
+    the earlier round counts too.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
     answers = following.filter(role=Message.Role.ASSISTANT).only(*READ).order_by("sequence")
@@ -148,7 +144,7 @@ def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
 
 
 def _was_there(following: Iterable[Message], answer: NewMessage) -> bool:
-    """Return whether the answer is among these turns. If the stored turn was marked incomplete, unmark it."""
+    """Return whether the answer is among these turns. If it is stored as incomplete, complete it."""
     same = [turn for turn in following if _same(turn, answer)]
     if same and INCOMPLETE not in answer.metadata and all(INCOMPLETE in turn.metadata for turn in same):
         same[-1].metadata = answer.metadata
@@ -159,13 +155,13 @@ def _was_there(following: Iterable[Message], answer: NewMessage) -> bool:
 def _compared(session: Session, sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
     """Return the messages that a session doesn't have yet, and its turns after the end of the caller's history."""
     known = newest_turns(session, sent) if session.message_count else []
-    # If all turns of a session were archived or deleted, its history can't be compared, but it is not new.
+    # If all turns of the session were archived or deleted, the history can't be compared. The session is not new, so
+    # assume that it had this history.
     first = _question_start(sent) if session.message_count and not known else max(0, len(sent) - BATCH_MAX)
     return new_turns(known, sent[first:])
 
 
 def _with_ids(sent: Sequence[NewMessage], round_id: str) -> list[NewMessage]:
-    """Return the messages with external ids, if the round has one."""
     return [turn.marked(external_id=f"{round_id}:{n}") if round_id else turn for n, turn in enumerate(sent)]
 
 
@@ -180,16 +176,16 @@ def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
 
 
 def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: int) -> int:
-    """Find the position in a caller's messages where the turns after a boundary of the session start.
+    """Find where a caller's messages continue after a boundary of the session.
 
     Args:
-        known: The session's newest turns. See `newest_turns`.
+        known: The session's newest turns, as `newest_turns` returns them.
         sent: The caller's conversation, oldest first.
         boundary: The sequence of the last turn before the boundary.
 
     Returns:
-        The number of messages before that position, 0 if it can't be found. The position never separates a tool call
-        from its results.
+        The index of the first message after the boundary. 0 if it can't be found. Never separates a tool call from its
+        results.
     """
     history = sent[: _question_start(sent)]
     beyond = max(0, len(history) - BATCH_MAX)
@@ -205,10 +201,11 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
 
 
 def _shifts(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
-    """Return the possible offsets between positions in `known` and in `history`.
+    """Return the possible offsets of `history` in `known`.
 
-    An offset is possible if both agree wherever both have a turn, and if they end within `BEYOND` turns of each other.
-    If a turn was edited or left out, no offset is possible. Then the one that fits around the edge is returned.
+    An offset is possible if all overlapping turns are the same, and the two ends are within `BEYOND` turns of each
+    other. If a turn was edited or left out, there is no such offset. In this case, return the offset of the common
+    turns around the edge.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
@@ -220,17 +217,17 @@ def _shifts(known: Sequence[Message], history: Sequence[NewMessage], edge: int) 
 
 
 def _agree(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
-    """Return True if `theirs`, shifted by this offset, agrees with `ours`. The two must overlap."""
+    """Return whether all overlapping turns are the same if `theirs` is shifted by this offset. They must overlap."""
     pairs = zip(ours[max(0, shift) :], theirs[max(0, -shift) :], strict=False)
     return -shift < len(theirs) and all(one == other for one, other in pairs)
 
 
 def new_turns(known: Sequence[Message], sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
-    """Return the messages of a call that are not in the session yet, and the turns after what both have of its history.
+    """Return the messages that a session doesn't have yet, and its turns after those that it shares with the history.
 
     Args:
         known: The session's newest turns, oldest first.
-        sent: The conversation as the caller sent it, oldest first.
+        sent: The caller's conversation, oldest first.
     """
     start = _question_start(sent)
     history, question = sent[:start], sent[start:]
@@ -246,14 +243,14 @@ def question(sent: Sequence[NewMessage]) -> Sequence[NewMessage]:
 
 
 def _question_start(sent: Sequence[ComparedTurn]) -> int:
-    """Return the position of the first unanswered message, after the last answer."""
+    """Return the index of the first message after the last answer."""
     return len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
 
 
 def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
-    """Return the history after the last common turn, and the position in `known` after that turn.
+    """Return the part of the history after the last common turn, and the index in `known` after this turn.
 
-    The comparison starts at the end, so it finds the newest of several equal turns.
+    Compares from the end, to find the newest of several equal turns.
     """
     newest = _common_blocks(known[::-1], history[::-1])[0]  # of length 0 if the two have nothing in common
     if not newest.size:
@@ -265,7 +262,7 @@ def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> t
 
 
 def _common_blocks(ours: Sequence[ComparedTurn], theirs: Sequence[ComparedTurn]) -> list[Match]:
-    """Return the ranges in which both agree. The last has the length 0."""
+    """Return the common ranges. The last one has length 0."""
     return SequenceMatcher(None, _keys(ours), _keys(theirs), autojunk=False).get_matching_blocks()
 
 
@@ -278,7 +275,7 @@ def _is_part_of(known: Message, sent: NewMessage) -> bool:
 
 
 def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -> int:
-    """Return the start of the round that a call without history may repeat.
+    """Return the index of the first turn of the round that a call without history may repeat.
 
     That is the session's only round, or one without a complete answer. After an answered round, the same text is a new
     message.
@@ -294,7 +291,7 @@ def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -
 
 
 def _repeated(following: Sequence[Message], question: Sequence[NewMessage]) -> int:
-    """Return how many of the messages are already in the session."""
+    """Return how many of the first messages are already in the session."""
     pairs = zip(_keys(following), _keys(question), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
@@ -308,7 +305,7 @@ def _keys(turns: Sequence[ComparedTurn]) -> list[str]:
 
 
 def _key(turn: ComparedTurn) -> str:
-    """Return a key that is equal for turns with the same content, whatever their formatting."""
+    """Return a key for comparing turns. It ignores the formatting of their content."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     listed = payload["tool_calls"] if isinstance(payload.get("tool_calls"), list) else []
     calls = [part if not isinstance(part, dict) else (part.get("id"), part.get("function")) for part in listed]

@@ -1,7 +1,7 @@
 """`load`: read the latest boundary and the turns after it, which a client replays, or a page of the transcript.
 
-No turn after the boundary is left out silently. The response includes the range of turns over the limit, which can be
-read as a page.
+No turn after the boundary is left out silently. If there are more turns than the limit, the response contains the range
+of the omitted turns, which can be read as a page.
 """
 
 import json
@@ -20,11 +20,10 @@ from sessions_app.models import Message, Session
 
 _COLUMNS = """sequence, kind, role, content, tool_name, name, payload, tokens, created_at, external_id, moment_id,
     retracted_at, metadata"""
-# Two backward index scans of at most one and N rows, however long the session: the latest boundary from
-# `message_partitions`, and the newest turns after it from `message_turn_sequence_unique`.
-# COALESCE is inside the subquery because the expression would not be leakproof outside. With row-level security, only
-# leakproof conditions limit an index scan.
-# The name of the moments' table comes from the foreign key, because another app defines it.
+# Two backward index scans find the latest boundary (`message_partitions`) and the N newest turns after it
+# (`message_turn_sequence_unique`). The length of the session doesn't matter. COALESCE is inside the subquery, because
+# outside, the expression would not be leakproof. With row-level security, only leakproof conditions limit an index
+# scan. The name of the moments' table comes from the foreign key, because another app defines the table.
 LIVE_SQL = f"""
 WITH boundary AS (
     SELECT {_COLUMNS} FROM sessions_app_message
@@ -72,12 +71,12 @@ class LoadedMessage(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Convert a row of the transcript. A turn has the key of its moment if that was loaded."""
+        """Convert a message. The key of its moment is included if it was loaded."""
         return cls._make(getattr(message, name, None) for name in cls._fields)
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> Self:
-        """Convert a row of `LIVE_SQL`. Fast, because a page has hundreds, and few have a payload or metadata."""
+        """Convert a row of `LIVE_SQL`. Fast, because there may be hundreds."""
         message = cls._make(row)
         payload, retracted, metadata = message.payload, message.retracted_at, message.metadata
         return message._replace(
@@ -104,12 +103,12 @@ class Page(NamedTuple):
 
 
 def load_session_messages(session: Session, max_messages: int | None = None) -> Loaded:
-    """Load the latest partition event, if any, and the newest unretracted turns after it, in one statement.
+    """Load the latest partition event, if any, and the newest unretracted turns after it. Uses one statement.
 
     Args:
         session: A session of the acting user.
-        max_messages: The maximum number of turns, not counting the partition event. None: the limit in the settings,
-            but never fewer than a build leaves live.
+        max_messages: The maximum number of turns, not counting the partition event. The default is the limit in the
+            settings, but at least the number of turns that a build leaves live.
     """
     limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
@@ -125,10 +124,10 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
 
 
 def left_out(session: Session, first: int, last: int) -> Omitted:
-    """Describe the turns left out between two sequences. The second is a turn's.
+    """Describe the turns that were omitted between two sequences, inclusive.
 
-    Sequences have no gaps, so their difference is the count. Retracted turns don't count as left out, because they
-    are never returned. If there are any, the other turns are counted by a query.
+    Sequences have no gaps, so their difference is the number of turns. Retracted turns don't count, because they are
+    never returned. If the session has retracted turns, a query counts the others.
     """
     if not session.retraction_count:
         return Omitted(last - first + 1, first, last)
@@ -147,11 +146,11 @@ def page_of_messages(
 ) -> Page:
     """Return a page of the whole transcript: the `limit` turns after `after`, or the last ones before `before`.
 
-    Partition events among the turns are included and not counted.
+    The page includes the partition events between these turns, without counting them.
 
     Args:
         after, before: The sequence before or after the page.
-        kinds: The kinds of turns. The rows of archived ones are returned without their text.
+        kinds: The kinds of turns to return. Archived turns have no text.
     """
     first = -1 if after is None else after
     nearest = _turns_after(session, first) if before is None else _turns_before(session, before)
@@ -168,9 +167,9 @@ def page_of_messages(
 
 
 def turns_around(session: Session, sequence: int, number: int) -> list[Message]:
-    """Return turns around a position in conversation order, up to `number` on each side, with one query.
+    """Return turns around a position, up to `number` on each side, in conversation order. Uses one query.
 
-    They include the rows of archived turns, without their text.
+    Archived turns have no text.
     """
     sides = (_turns_before(session, sequence + 1), _turns_after(session, sequence))
     near = [side.filter(kind=kind)[:number] for side in sides for kind in turn_kinds(session)]

@@ -1,8 +1,8 @@
-"""`find_sessions`: find the sessions that contain some words, for an operator who doesn't know where they are.
+"""`find_sessions`: find sessions that contain some words. For operators.
 
-The index stores each word together with its person (see `migrations/_word_search.py`), for archived turns too. So the
-search takes the newest sessions and looks up their people. This limits the amount of data to read, whatever the number
-of turns. The drawback is that only the newest of many sessions are searched.
+The index stores each word together with the person (`migrations/_word_search.py`), so the search needs the people. It
+looks up the words for the people of the newest sessions. This limits the amount of data to read, but only the newest
+sessions are searched. Archived turns are found too.
 """
 
 import json
@@ -17,19 +17,19 @@ from sessions_app import lexemes
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
 
-NEWEST = 1_000  # sessions to search, by their last activity
+NEWEST = 1_000  # number of most recently active sessions to search
 PEOPLE = 50  # people per lookup, because each lookup also reads the index's unsorted end
-FEW = 10  # people per lookup at the start: a lookup finds all their turns, and a common word needs few people
-FIRST = 100  # number of people before lookups use PEOPLE instead of FEW
+FEW = 10  # people per lookup at the start, because a lookup reads all their turns, and a common word needs few people
+FIRST = 100  # number of people for whom lookups use FEW
 MOST_TURNS = 5_000  # maximum turns to read per lookup
 MOST_READ = 40_000  # maximum turns to read in all
 MOST_SESSIONS = 100  # maximum sessions to find
 MOST_WORDS = 8  # maximum words of a query; the longest are used
-SHORT = 120  # characters up to which a turn is shown completely
+SHORT = 120  # a turn with at most this many characters is shown completely
 EXCERPT_CHARS = 4_000  # characters of a turn to choose an excerpt from
 ARCHIVED = "(archived; the transcript shows its text)"  # instead of an excerpt, because a list opens no files
 
-# This reads a few dozen people at a time, in the order of their newest sessions, until enough is read.
+# Reads a few people at a time, ordered by their newest sessions, until enough turns are read.
 _SAID_SQL = """
 WITH people AS MATERIALIZED (
     SELECT place, array_agg(id) AS ids FROM (
@@ -62,12 +62,12 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Mention:
-    """The person's first turn of a session that has the words. If the person has none, the first turn of others.
+    """The first turn of a session that contains the words, preferably of the person.
 
     Args:
-        others: The number of other turns of the session that have the words.
-        content: The start of its text. Blank if it is archived.
-        excerpt: An excerpt of its text, or `ARCHIVED`.
+        others: The number of other turns of the session that contain the words.
+        content: The start of the turn's text. Blank if the turn is archived.
+        excerpt: An excerpt of the text, or `ARCHIVED`.
     """
 
     sequence: int
@@ -83,24 +83,24 @@ class Mention:
 
 
 def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mention | None]:
-    """Find the sessions that have a turn with all these words, or a title with this text.
+    """Find the sessions with a turn that contains all words of a text, or with a title that contains the text.
 
     Args:
-        sessions: The sessions to search; only the newest are.
+        sessions: The sessions to choose from. Only the newest are searched.
         text: Words in any form. Stop words are ignored.
 
     Returns:
-        The mention by the session's primary key; None for a session found only by its title.
+        The mentions by the session's primary key. None for a session that was only found by its title.
     """
     rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:NEWEST])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
     users = list(dict.fromkeys(user for _, user, _ in rows))
-    with unlimited():  # by sessions that were found within the limits; a policy would prevent the use of the word index
+    with unlimited():  # limited to sessions that the operator can see; a policy would prevent the use of the index
         return dict.fromkeys(titled) | _mentions(text, [pk for pk, _, _ in rows], users)
 
 
 def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Mention]:
-    """For each session that has a turn with all words of a text, find the turn to show."""
+    """Return the turn to show for each session that has a turn with all words of a text."""
     words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MOST_WORDS]
     if not words:
         return {}

@@ -1,7 +1,7 @@
-"""The spool: a file for each round that is not in the transcript yet, so a round survives the death of its process.
+"""The spool: a file for each round that is not in the transcript yet. It survives the death of the process.
 
-The working process holds a lock on the file, which ends with the process. A file without a lock is an orphan, and
-another process must store its round. Each line is a JSON record. A truncated line doesn't count. The files are in
+The process that answers a round holds a lock on the file, which ends with the process. A file without a lock is an
+orphan, and another process stores its round. Each line is a JSON record. A truncated line is ignored. The files are in
 `DATA_DIR/spool` and readable only by their owner. Their names sort by age, and identify the person and session.
 """
 
@@ -22,7 +22,7 @@ from django.conf import settings
 from sessions_app.models.application import DEFAULT
 
 TAKEN = ".taken"  # the suffix of a file's name once a process starts to store its round
-UNBEGUN_SECONDS = 60  # after this time, a file without a record is an orphan of a dead process
+UNBEGUN_SECONDS = 60  # after this time, a file without a record is an orphan
 
 logger = structlog.get_logger(__name__)
 
@@ -36,14 +36,7 @@ class Spool:
 
     @classmethod
     def create(cls, user_id: str, session_id: str, record: dict[str, Any], *, application: int) -> Self:
-        """Create the file of a round.
-
-        Args:
-            user_id, session_id, application: The round's owner.
-
-        Raises:
-            OSError: It can't be created.
-        """
+        """Create the file of a round, with its first record. Raise OSError if that fails."""
         folder: Path = settings.SPOOL_DIR
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"{time.time_ns():020d}-{_session(user_id, session_id, application)}-{os.urandom(4).hex()}"
@@ -53,7 +46,7 @@ class Spool:
         return spool
 
     def add(self, record: dict[str, Any]) -> None:
-        """Add a record. After a failure, the file is no longer valid."""
+        """Add a record. If this fails, `is_whole` becomes False."""
         if not self.is_whole:
             return
         try:
@@ -67,7 +60,6 @@ class Spool:
             raise OSError(errno.ENOSPC, "The disk is full.")
 
     def sync(self) -> None:
-        """Flush the file to disk."""
         if not self.is_whole:
             return
         try:
@@ -81,27 +73,25 @@ class Spool:
         logger.error("the spool can't be written", error=os.strerror(error.errno or 0))
 
     def leave(self) -> None:
-        """Release the file. It becomes an orphan."""
+        """Release the file as an orphan."""
         os.close(self._file)
 
     def discard(self) -> None:
-        """Remove the file."""
         self._path.unlink(missing_ok=True)
         os.close(self._file)
 
 
 def orphans() -> list[Path]:
-    """Return the files without a working process, oldest first."""
+    """Return the files that no process holds, oldest first."""
     return [path for path in _files("-") if _is_left(path)]
 
 
 def left_of(user_id: str, session_id: str, application: int) -> list[Path]:
-    """Return the files of a session that are orphans, or that another process is storing, oldest first."""
+    """Return a session's orphans, and the files that another process is storing, oldest first."""
     return [path for path in _files(f"-{_session(user_id, session_id, application)}-") if not _is_at_work(path)]
 
 
 def session_of(path: Path) -> str:
-    """Return the part of a file name that identifies its session."""
     return "-".join(path.name.split("-")[1:3])
 
 
@@ -112,12 +102,12 @@ def waiting() -> int:
 
 @contextmanager
 def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, Any]] | None]:
-    """Lock an orphan and return its records. None if another process holds it, or it is gone.
+    """Lock an orphan and return its records. None if another process holds it, or it no longer exists.
 
-    The file is removed when the block ends without an exception.
+    If the block ends without an exception, the file is removed.
 
     Args:
-        patiently: Wait if another process is storing it.
+        patiently: Whether to wait if another process is storing the round.
     """
     path = _taken(path)
     try:
@@ -137,9 +127,9 @@ def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, A
 
 
 def _taken(path: Path) -> Path:
-    """Mark an orphan as being stored, unless it is marked already. Return its new path.
+    """Mark an orphan as being stored. Return its new path.
 
-    It is marked before it is locked, so a locked file without the mark always belongs to its original process.
+    An orphan is marked before it is locked. So if a file without the mark is locked, its original process holds it.
     """
     taken = path.with_name(path.name.removesuffix(TAKEN) + TAKEN)
     if path != taken and _is_left(path):
@@ -182,14 +172,12 @@ def _locked(file: int, kind: int, *, wait: bool = False) -> bool:
 
 
 def _is_at(path: Path, file: int) -> bool:
-    """Return whether an open file is still the one at its path."""
     with suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file))
     return False
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush the file names in a folder to disk."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -202,7 +190,7 @@ def _session(user_id: str, session_id: str, application: int) -> str:
 
 
 def _person(user_id: str, application: int) -> str:
-    """Return the id of a person in file names. Without the first application's key, as before applications existed."""
+    """Return the id of a person in file names. Names for the first application don't contain its key."""
     return _digest(user_id if application == DEFAULT else f"{application}\0{user_id}")
 
 

@@ -1,7 +1,8 @@
-"""Lock the sessions of an append, and write their counters and new turns. Missing sessions are created.
+"""Lock the sessions of an append, and store their counters and new turns. Create missing sessions.
 
-One session needs one message to the database. Its SQL is written by hand, because the ORM would send two messages, and
-would take longer to build them than PostgreSQL to execute them. Any number of sessions need one COPY and one UPDATE.
+For one session, a single message to the database stores everything. It is raw SQL, because the ORM would send two
+messages, and would take longer to build them than PostgreSQL takes to execute them. For several sessions, one COPY and
+one UPDATE do.
 """
 
 import json
@@ -15,7 +16,7 @@ from django.db import connection
 from sessions_app.database.sql import columns, copy_rows, insert_unless_there, read, update_rows
 from sessions_app.models import Message, Session, UserProfile
 
-# Always in the same order, to avoid deadlocks between transactions that lock several sessions.
+# Locks sessions in a fixed order, to avoid deadlocks between transactions that lock several.
 _LOCK_SQL = """
 SELECT {columns} FROM sessions_app_session s
 JOIN unnest(%s::bigint[], %s::text[]) AS wanted (user_id, session_id) USING (user_id, session_id)
@@ -68,9 +69,8 @@ class NamedSession:
     """A session that may not exist yet.
 
     Args:
-        user: The owner of the session.
         session_id: The application's id of the session.
-        agent_id, source: The values for a new session. An existing one keeps its own.
+        agent_id, source: The values for a new session.
     """
 
     user: UserProfile
@@ -83,14 +83,13 @@ class NamedSession:
         return self.user.pk, self.session_id
 
     def new(self) -> Session:
-        """Return the session as an unsaved row."""
         given = {field: value for field in ("agent_id", "source") if (value := getattr(self, field))}
         return Session(user=self.user, session_id=self.session_id, **given)
 
 
 def locked_session(wanted: NamedSession) -> Session:
-    """Return a session, locked until the transaction ends."""
-    # Another transaction may create it in the meantime, and delete it again.
+    """Return a session and lock it. Create it if it doesn't exist."""
+    # Between two statements, another transaction may create the session, or delete it.
     while (session := Session.objects.of_person(wanted.user, wanted.session_id, locked=True)) is None:
         session = wanted.new()
         if insert_unless_there(session):
@@ -99,13 +98,13 @@ def locked_session(wanted: NamedSession) -> Session:
 
 
 def locked_sessions(wanted: Sequence[NamedSession]) -> dict[Name, Session]:
-    """Return sessions by name, locked until the transaction ends."""
+    """Return sessions by name and lock them. Create those that don't exist."""
     by_name = {one.name: one for one in wanted}
-    if len(by_name) == 1:  # saves a query for a new session
+    if len(by_name) == 1:  # a new session needs one query less
         return {name: locked_session(one) for name, one in by_name.items()}
     found: dict[Name, Session] = {}
     while by_name.keys() - found.keys():  # repeats if a session was deleted between two statements
-        # Missing sessions are created before any is locked. Otherwise, two transactions that each hold a session and
+        # Create all missing sessions before locking any. Otherwise, two transactions that each lock a session and
         # create another could deadlock.
         _create_missing(by_name)
         found = _lock(by_name)
@@ -130,12 +129,12 @@ def _lock(wanted: Mapping[Name, NamedSession]) -> dict[Name, Session]:
 
 
 def store(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
-    """Write the counters of sessions and their new turns.
+    """Store the counters of sessions and their new turns.
 
     The turns get their primary keys if all are of one session.
 
     Args:
-        added: One or more turns of each session. The session is locked and has its new counters.
+        added: New turns of each session, at least one. The session is locked and has its new counters.
     """
     sessions = list({session.pk: session for session, _ in added}.values())
     messages = [message for _, new in added for message in new]
@@ -153,7 +152,7 @@ def _insert(session: Session, added: Sequence[Message]) -> None:
         parameters += [*values, None if payload is None else json.dumps(payload), json.dumps(metadata)]
     with connection.cursor() as cursor:
         cursor.execute(_SQL.format(rows=", ".join([_ROW] * len(added))), parameters)
-        while cursor.nextset():  # skip to the primary keys
+        while cursor.nextset():  # skip to the result with the primary keys
             pass
         for message, (pk,) in zip(added, cursor.fetchall(), strict=True):
             message.pk, message._state.adding = pk, False

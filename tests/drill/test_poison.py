@@ -36,7 +36,7 @@ from moments_app.engines.transcript import Turn
 from moments_app.interfaces.mcp import server as mcp
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.models import ApiKey, Message, Session
 from sessions_app.models.application import DEFAULT
 from tests.support.jobs import work_off
@@ -87,7 +87,7 @@ class Here:
         return ""
 
     def rest(self) -> None:
-        served_lines.waiting.flush()
+        platform_text.waiting.flush()
         receipts.waiting.flush()
         work_off()
 

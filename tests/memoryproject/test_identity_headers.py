@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from memoryproject.serving.front import IDENTITY_HEADERS, IDENTITY_PARAMETERS
+from memoryproject.serving.request_limits import IDENTITY_HEADERS, IDENTITY_PARAMETERS
 from sessions_app.models import ApiKey, Session, UserProfile
 from tests.support.live import live_site
 

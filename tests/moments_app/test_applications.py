@@ -14,7 +14,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from memoryproject.serving import front
+from memoryproject.serving.request_limits import application_of
 from moments_app.interfaces.chat.request import ChatSession
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
@@ -258,8 +258,8 @@ def test_people_of_one_application_share_a_thread(other: int) -> None:
     first, second = (f"Bearer {ApiKey.objects.issue('k', application=each)[1]}".encode() for each in (DEFAULT, other))
     for header in (first, second):
         ApiKey.objects.verify(header.decode().split()[1])
-    assert front.application_of(first) == front.application_of(b"") == front.application_of(b"Bearer mem_00_x") == ""
-    assert front.application_of(second) == str(other)
+    assert application_of(first) == application_of(b"") == application_of(b"Bearer mem_00_x") == ""
+    assert application_of(second) == str(other)
 
 
 def test_figures_are_of_the_site_for_the_default_application_and_otherwise_its_own(

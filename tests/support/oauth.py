@@ -15,8 +15,10 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl
 from pytest_django.fixtures import Settings
 
-from memory_extras.oauth.conf import OAuthSettings, provider
+from memory_extras.oauth.conf import OAuthSettings
+from memory_extras.oauth.conf import provider as django_oauth_toolkit
 from memory_extras.oauth.models import Assistant
+from tests.support.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIDProvider
 
 BACK = "http://localhost:3333/callback"
 VERIFIER = "v" * 43
@@ -26,7 +28,19 @@ CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest())
 def let_ask(settings: Settings, site: str, *, open_registration: bool = False) -> None:
     """Set the site's address for OAuth. Blank turns OAuth off."""
     settings.OAUTH = OAuthSettings(site=site, open_registration=open_registration)
-    settings.OAUTH2_PROVIDER = provider(settings.OAUTH)
+    settings.OAUTH2_PROVIDER = django_oauth_toolkit(settings.OAUTH)
+
+
+def let_log_in(settings: Settings, site: str, provider: OpenIDProvider, **more: Any) -> None:
+    """Let end users log in at a provider, to grant access to their own memory.
+
+    Args:
+        more: Further settings of the extra.
+    """
+    own = {"openid_issuer": provider.issuer, "openid_client_id": CLIENT_ID, "openid_client_secret": CLIENT_SECRET}
+    settings.OAUTH = OAuthSettings.model_validate({"site": site, "open_registration": True} | own | more)
+    settings.OAUTH2_PROVIDER = django_oauth_toolkit(settings.OAUTH)
+    provider.callback = f"{site}/authorize/callback"
 
 
 def asked(client: Assistant, **more: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from memory_extras.lab.views.probe import ProbeForm, RunPersonsProbes, ask_of, c
 from sessions_app.admin.actors import actor_column
 from sessions_app.admin.base import PageAdmin, UserFilter, one_line
 from sessions_app.admin.links import link_to
-from sessions_app.admin.views.base import actor_of
+from sessions_app.admin.views import actor_of
 
 MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not run yet")}
 

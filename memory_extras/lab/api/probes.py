@@ -18,8 +18,7 @@ from moments_app.models import Job
 from sessions_app.api.fields import SEQUENCE_MAX, BooleanField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet, one_or_404
+from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.models import Session
 
 EVIDENCE_MOST = 50

@@ -16,8 +16,7 @@ from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from moments_app.prompts import MAX_CHARS, NO_WORD, with_line_breaks
 from sessions_app.api.fields import CONTRADICTORY, IntegerField, PublicIdField, UUIDField, WordsField
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet, one_or_404
+from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session
 

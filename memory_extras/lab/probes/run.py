@@ -13,7 +13,7 @@ from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.models.probe import ProbeQuerySet
 from memory_extras.lab.probes.measure import Measure, measured, setup_of
 from moments_app.context.assemble import ContextRequest, Envelope, assembled
-from moments_app.context.plan import BudgetTooSmall
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.jobs.process import ClaimLost, Lane, Process, ProcessInput, Progress, Skipped
 from moments_app.models import Job
 from sessions_app.database.sql import insert_unless_there

@@ -17,7 +17,7 @@ from memory_extras.lab.probes.measure import Measure, measured
 from memory_extras.lab.probes.run import NO_SESSION, evidence_of, session_to_ask_in
 from memory_extras.lab.trials.try_prompt import Trial
 from moments_app.context.assemble import ContextRequest, preview
-from moments_app.context.plan import BudgetTooSmall
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.jobs.process import AnyProcess, ClaimLost, Moved, Skipped, process_named, session_of
 from moments_app.models import Job, MemoryStream
 from moments_app.recall.query import recall_request_for

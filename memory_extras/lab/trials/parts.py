@@ -11,7 +11,7 @@ from moments_app.moments.division import BuildInput, Built, Segment
 from moments_app.sessions.checkpoint import Digested, DigestInput
 from moments_app.streams.consolidate import Consolidated, ConsolidationInput
 from moments_app.streams.formation import FormationInput, Formed
-from moments_app.summaries.roll import Rolled, SummaryInput
+from moments_app.summaries import Rolled, SummaryInput
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from moments_app.operator.views.trace import Round, receipt_of, round_of
 from moments_app.streams.form import FormMemories
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.links import page_url
-from sessions_app.admin.views.base import OperatorPage, RowAction, RowPage
+from sessions_app.admin.views import OperatorPage, RowAction, RowPage
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Application, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT

@@ -22,7 +22,7 @@ from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.retract import CannotRetract, sequences_of
 from sessions_app.admin.links import change_url, turn_url
-from sessions_app.admin.views.base import FormPage, RowAction
+from sessions_app.admin.views import FormPage, RowAction
 from sessions_app.refusals import Refusal
 
 RESULTS_SHOWN = 50

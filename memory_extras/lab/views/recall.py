@@ -15,11 +15,11 @@ from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.search import MATCH_COUNT
 from sessions_app import lexemes
+from sessions_app.admin.access_log import people_of
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
 from sessions_app.admin.links import marked
-from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import OperatorPage, OperatorView
+from sessions_app.admin.views import OperatorPage, OperatorView
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Application, UserProfile
 from sessions_app.models.application import DEFAULT

@@ -18,9 +18,9 @@ from memory_extras.lab.trials.parts import given
 from memory_extras.lab.trials.try_prompt import CannotTry, try_prompt
 from memory_extras.lab.views.trial import TriesPrompt
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
+from sessions_app.admin.access_log import people_of
 from sessions_app.admin.links import page_url
-from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import number_in
+from sessions_app.admin.views import number_in
 from sessions_app.models import Session
 
 

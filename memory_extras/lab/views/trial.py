@@ -17,7 +17,7 @@ from memory_extras.lab.trials.try_prompt import CannotTry, can_be_tried, try_pro
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from moments_app.operator.admin.prompt import Panel, PromptEditor, TextForm, VersionForm
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
-from sessions_app.admin.reading import people_of
+from sessions_app.admin.access_log import people_of
 from sessions_app.models import Session
 
 TRIALS = 10  # over samples

@@ -18,11 +18,7 @@ class BackupCommand(BaseCommand):
 
     @abstractmethod
     def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
-        """Write or restore the backup.
-
-        Raises:
-            BackupError: It failed. The message says why.
-        """
+        """Write or restore the backup. Raise `BackupError` if that fails."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)

@@ -25,7 +25,7 @@ MAX_HOPS = 2
 RECENT = 100  # most recently changed candidates; older ones must match the query
 MATCHING = 50
 MOST = 25
-BODY_CHARS = 1_000  # of a body
+BODY_CHARS = 1_000
 
 # Finds the newest by the index of a person's open entities. Finds matches with a function, because under row security
 # only a function can use the index of words. Finds neighbors by the two indexes of links.

@@ -30,7 +30,7 @@ USER, ASSISTANT, TOOL, SYSTEM = (
 def moments(source: ContextInput) -> Sequence[Item]:
     """Return the checkpoint at the session's latest boundary and the latest moments, newest first.
 
-    Without a boundary, return only where to look.
+    Without a boundary, return the addresses of the profile and the latest moments instead.
     """
     latest = list(_latest(source)[:LATEST_MOMENTS])
     event = Message.objects.boundaries_of(source.session).first()
@@ -53,7 +53,6 @@ def _checkpoint(source: ContextInput, event: Message) -> Item:
 
 
 def moment_item(moment: Moment) -> Item:
-    """Return the line of a moment."""
     return Item(
         f"{moment.key}: {moment.summary}",
         ref=moment.uri,
@@ -71,7 +70,7 @@ def _hints(source: ContextInput, latest: Sequence[Moment]) -> list[Item]:
 
 
 def moments_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the moments that were the latest then."""
+    """Return the moments that were the latest at that time."""
     return [moment_item(moment) for moment in _latest(source).filter(ends_at__lte=as_of)[:LATEST_MOMENTS]]
 
 

@@ -15,11 +15,11 @@ from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.statements import is_question
 from moments_app.engines.statements.dates import spoken_date, with_dates
+from moments_app.recall.query_terms import query_words
+from moments_app.recall.request import Span
 from moments_app.recall.results import Result
 from moments_app.recall.said_in import said_in, span_of
 from moments_app.recall.search import recall
-from moments_app.recall.spans import Span
-from moments_app.recall.words import query_words
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 

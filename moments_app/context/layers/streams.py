@@ -35,8 +35,8 @@ from moments_app.models import MemoryAtom, MemoryStream
 def collective(source: ContextInput) -> Sequence[Item]:
     """Return the lessons and other knowledge that an agent has learned and keeps in its shards, without duplicates.
 
-    It contains what this person taught the agent, and released items that it learned from others. The shards are active
-    ones, both the agent's own and those of every agent.
+    It contains what this person taught the agent, and released items that it learned from others. It reads the active
+    shards of this agent and of all agents.
     """
     found = items_of(source, MemoryStream.Type.AGENT)
     return list({(item.name, item.text): item for item in reversed(found)}.values())[::-1]
@@ -118,9 +118,9 @@ _WHO = re.compile(
     r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )|(?:[^:]{1,40}: )?I(?:['’]m| am| was) (?:an? |from |born )"
 )
 _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # lines that give the person's name or relationships
-PINNED, FIRST = 3.0, 2.0  # above the rank of all other lines
+PINNED, FIRST = 3.0, 2.0  # above the ranks of all other lines
 WHO = 0.9
-MOST_FACTS_THEN = 100  # in a context of an earlier time
+MOST_FACTS_THEN = 100  # maximum in a context of an earlier time
 FEW = 3  # words; shorter lines mean little without the heading of their list
 
 

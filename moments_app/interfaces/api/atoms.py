@@ -113,7 +113,6 @@ class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
     filters = {"state": "state", "atom_type": "atom_type"}
 
     def get_queryset(self) -> MemoryAtomQuerySet:
-        """Return the items of the stream that the person may see."""
         seen: MemoryAtomQuerySet = self.stream().atoms.seen_by(self.person)
         if "related_user" in self.validated_data:
             seen = seen.filter(user=self.person, related_users__contains=[self.validated_data["related_user"]])
@@ -136,7 +135,7 @@ class AtomViewSet(ListModelMixin, OfStreamViewSet[MemoryAtom]):
 def add_directly(
     stream: MemoryStream, person: UserProfile | None, values: dict[str, Any], *, requested_by: str
 ) -> tuple[MemoryAtom, bool]:
-    """Add an atom to a stream, unless the stream has the same one, or the request is a repetition.
+    """Add an atom to a stream. If the stream already has it, or the request is repeated, return the existing atom.
 
     Args:
         stream: a stream of the acting person, or a shard.
@@ -148,15 +147,15 @@ def add_directly(
         The new or existing atom, and whether it is new.
 
     Raises:
-        NamesPeople: it would be shared and names people.
-        IdTaken: the item with its `external_id` has other content.
+        NamesPeople: the item would be shared, and its `related_users` name people.
+        IdTaken: an item with this `external_id` has different content.
     """
     if person is None and stream.is_shard and values.get("related_users"):
         raise NamesPeople(SHARED_NAMES_NOBODY)
     digest = content_hash(values["content"])
     whose = belonging_to(stream, person) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **whose, **values)
-    # An item that prevented the insert may have been absorbed before it is looked up.
+    # The item that prevented an insert may be absorbed before this looks it up.
     while (present := _sent_before(atom) or _said_already(atom, person)) is None:
         if add_atoms(stream, [atom], requested_by=requested_by):
             return atom, True
@@ -164,10 +163,10 @@ def add_directly(
 
 
 def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
-    """Return the item with the same `external_id`, in any state.
+    """Return the item with the same `external_id`, in any state; None if there is none.
 
     Raises:
-        IdTaken: it has other content.
+        IdTaken: the item has different content.
     """
     if not atom.external_id:
         return None
@@ -178,6 +177,6 @@ def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
 
 
 def _said_already(atom: MemoryAtom, person: UserProfile | None) -> MemoryAtom | None:
-    """Return the active item with the same words that the person sees."""
+    """Return an active item with the same words that the person may see; None if there is none."""
     same = atom.stream.atoms.active().seen_by(person).filter(content_hash=atom.content_hash)
     return same.order_by("is_candidate").first()

@@ -10,9 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.context.assemble import PLANS, ContextRequest, Envelope, serve_context
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.item import PricedItem
 from moments_app.context.layers import LAYERS, default_layers
-from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.render import FORMATS
 from moments_app.recall.query import RETRIEVAL
 from sessions_app.api.fields import (

@@ -23,8 +23,7 @@ from sessions_app.api.fields import (
 )
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet, one_or_404, update
+from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404, update
 from sessions_app.database.sql import insert_unless_there
 
 
@@ -114,7 +113,6 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
     creates_person = ("create",)
 
     def get_queryset(self) -> EntityQuerySet:
-        """Return the person's entities."""
         rows: EntityQuerySet = super().get_queryset()
         return rows.defer("search_vector") if self.action == "list" else rows
 
@@ -145,7 +143,6 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
     answers = {"create": {201: LinkAnswer, 200: LinkAnswer}}
 
     def get_queryset(self) -> QuerySet[EntityLink]:
-        """Return the links of this person's entity."""
         entity = self.entity(self.kwargs["entity_id"])
         links = EntityLink.objects.filter(Q(from_entity=entity) | Q(to_entity=entity), user=self.person)
         return links.select_related("from_entity", "to_entity").order_by("id")
@@ -163,11 +160,10 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def entity(self, entity_id: uuid.UUID) -> Entity:
-        """Return this person's entity."""
         return one_or_404(Entity.objects.for_user(self.person), entity_id=entity_id)
 
     def _ends(self, entity_id: uuid.UUID) -> dict[str, Any]:
-        """Return the link that a valid request names, as the fields of its row."""
+        """Return the link's columns."""
         to, relation = self.validated_data["to"], self.validated_data["relation"]
         if entity_id == to:
             raise ValidationError({"to": "to_entity must be another entity."}, CONTRADICTORY)

@@ -45,7 +45,7 @@ from sessions_app.transcript.load import LoadedMessage
 
 HOLDING, ENDED, ALL = "holding", "ended", "all"
 SOURCES_MAX = 100
-SHOWN = ("source_session", "replaced_by", "about")  # other rows that an answer names
+SHOWN = ("source_session", "replaced_by", "about")  # related rows that a response includes
 
 
 class AboutField(PublicIdField):
@@ -302,12 +302,11 @@ class CorrectionAnswer(serializers.ModelSerializer[Correction]):
 
 
 def order_of(values: dict[str, Any]) -> Order:
-    """Return the order in a valid patch."""
     return correcting(values["content"]) if "content" in values else ending(values.get("valid_until"))
 
 
 def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, requested_by: str) -> dict[str, Any]:
-    """Carry out an order, or preview its changes. Return the result in the form of `CorrectionAnswer`.
+    """Change a fact as ordered, or preview the changes. Return the result in the form of `CorrectionAnswer`.
 
     Args:
         fact: a fact of the acting person.
@@ -419,7 +418,6 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
 
 
 def sources_of(user: UserProfile, fact: MemoryAtom) -> list[dict[str, Any]]:
-    """Return the source turns of a fact in the form of `FactSource`."""
     turns = Message.objects.for_user(user).filter(pk__in=fact.source_message_ids[:SOURCES_MAX])
     found = list(turns.select_related("session", "moment").in_order())
     for turn in found:

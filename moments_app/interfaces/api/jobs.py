@@ -67,7 +67,6 @@ class JobAnswer(serializers.ModelSerializer[Job]):
 
 
 def accepted(job: Job) -> Response:
-    """Return the response for a queued job."""
     return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
 
 
@@ -88,7 +87,7 @@ class JobViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Job]):
     filters = {"session_id": "session__session_id", "process": "process", "status": "status"}
 
     def get_queryset(self) -> JobQuerySet:
-        """Return the person's jobs. With a service key, a single job on a shard is visible too."""
+        """Return the person's jobs. A service key can also retrieve a single job of a shard."""
         jobs: JobQuerySet = super().get_queryset()
         if self.action == "list" or key_of(self.request).user_id is not None:
             return jobs

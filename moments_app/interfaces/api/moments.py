@@ -24,8 +24,7 @@ from sessions_app.api.fields import (
 )
 from sessions_app.api.pagination import PAGE_MAX, PageQuery
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet, update
+from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
 from sessions_app.models import Event
 
 
@@ -156,7 +155,7 @@ class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Perso
     }
 
     def get_queryset(self) -> MomentQuerySet:
-        """Return the person's moments, with their sessions except in lists."""
+        """Return the person's moments. Join their sessions, except for lists."""
         rows: MomentQuerySet = super().get_queryset()
         return rows if self.action == "list" else rows.select_related("source_session")
 

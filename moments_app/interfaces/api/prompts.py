@@ -1,7 +1,7 @@
 """Prompts over REST: the prompts of the key's application, their versions, and the active version.
 
-An application's prompt replaces the global one once it has an active version. Keys read both, and change only prompts
-of their application. If there is only one application, the global prompts count as its own.
+An application's prompt replaces the global one once it has an active version. A key may read both, and may change
+only the prompts of its application. If there is only one application, its keys may also change the global prompts.
 """
 
 from contextlib import AbstractContextManager
@@ -35,7 +35,7 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import Application
 from sessions_app.refusals import Conflict
 
-NUMBER_MAX = 2**31 - 1  # of a version
+NUMBER_MAX = 2**31 - 1  # maximum number of a version
 NAME_MAX = 255 - len(ADDRESS)
 
 
@@ -196,21 +196,20 @@ class OfPromptViewSet(ApiViewSet[M]):
         return unlimited()
 
     def prompts(self) -> QuerySet[PromptResource]:
-        """Return the application's prompts: for each, its own or else the global one."""
+        """Return one prompt per URI: the application's own, otherwise the global one."""
         seen = Q(application=self.application) | Q(application=None)
         own_first = F("application").asc(nulls_last=True)
         found = PromptResource.objects.filter(seen, uri__startswith=ADDRESS).order_by("uri", own_first)
         return found.distinct("uri").select_related("active_version", "previous_version")
 
     def prompt(self, name: str) -> PromptResource:
-        """Return the application's prompt of this name, or else the global one."""
         return one_or_404(self.prompts(), uri=f"{ADDRESS}{name}")
 
     def changeable(self, name: str) -> PromptResource:
         """Return a prompt that the key may change.
 
         Raises:
-            PromptOfSite: it does not belong to the application alone.
+            PromptOfSite: the prompt is global, and there are several applications.
         """
         prompt = self.prompt(name)
         if prompt.application_id is None and self.owner() is not None:
@@ -218,11 +217,11 @@ class OfPromptViewSet(ApiViewSet[M]):
         return prompt
 
     def owner(self) -> int | None:
-        """Return the owner of the key's new prompts; None for global ones, if there is only one application."""
+        """Return the application that owns new prompts; None (global) if there is only one application."""
         return self.application if Application.objects.are_several() else None
 
     def added(self, prompt: PromptResource) -> PromptVersion:
-        """Add the version in the body, and activate it on request."""
+        """Add the version in the body. Activate it if requested."""
         text = with_line_breaks(self.validated_data["content"])
         note, after = self.validated_data["note"], self.validated_data.get("after")
         version = prompt.add_version(text, created_by=self.actor, note=note, after=after)
@@ -268,7 +267,7 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
         return self.created(self.prompt(self.validated_data["name"]), is_new=True)
 
     def _drafted(self) -> PromptResource:
-        """Return the prompt in the body. Omitted fields are taken from the global prompt.
+        """Return an unsaved prompt for the body. Take omitted fields from the global prompt.
 
         Raises:
             ValidationError: its purpose is unknown, or differs from the global prompt's.
@@ -310,7 +309,6 @@ class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[P
     refuses = {"create": [NewerVersion, NotApproved, PromptOfSite]}
 
     def get_queryset(self) -> QuerySet[PromptVersion]:
-        """Return the prompt's versions, newest first."""
         versions = self.prompt(self.kwargs["name"]).versions.select_related("resource")
         return versions.defer("content") if self.action == "list" else versions
 

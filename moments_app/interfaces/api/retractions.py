@@ -1,7 +1,7 @@
 """Retraction over REST: of a person's turns and items, and of a shard's shared items, which belong to no person.
 
-Derived rows are in tables that requests may not change. So the views that retract and undo, which need an admin's key,
-use the role of the tables' owner and filter by person themselves.
+Requests may not change the tables with derived rows. So the views that retract and undo use the role of the tables'
+owner and filter by person themselves. They require a key with the scope `admin`.
 """
 
 import uuid
@@ -32,8 +32,7 @@ from sessions_app.api.fields import (
     UUIDField,
 )
 from sessions_app.api.permissions import HasAdminScope, IsOfService, PersonQuery
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404
+from sessions_app.api.viewsets import ApiViewSet, PersonViewSet, one_or_404, session_or_404
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Session, UserProfile
 from sessions_app.retention.archive_files import ArchiveError
@@ -87,7 +86,7 @@ class RetractionInput(PersonQuery):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that exactly one thing is named: turns, items or their writer."""
+        """Require exactly one of: turns, items, the writer of items."""
         named = [name for name in ("session_id", *NAMES_OF_ITEMS) if name in attrs]
         if len(named) != 1 or (attrs["sequences"] is not None and named != ["session_id"]):
             told = "Send session_id (with or without sequences), items, entities or written_by."
@@ -193,7 +192,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         return self._answer_turns()
 
     def _answer_turns(self) -> Response:
-        """Retract the turns in the body, or preview what that would withdraw."""
+        """Retract the turns in the body, or preview the retraction."""
         session = session_or_404(self.person, self.validated_data["session_id"])
         sequences, reason = self.validated_data["sequences"], self.validated_data["reason"]
         leave = self.validated_data["leave"]
@@ -230,7 +229,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
 
 
 def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
-    """Retract a person's or a shard's items in a body, or preview what that would withdraw."""
+    """Retract items of a person or a shard, or preview the retraction."""
     named = Named(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
     leave = body.get("leave", ())
     if body["preview"]:
@@ -264,7 +263,7 @@ class ShardRetractionInput(StrictSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that exactly one thing is named: items or their writer."""
+        """Require either items or their writer."""
         if ("atom_ids" in attrs) == ("written_by" in attrs):
             raise serializers.ValidationError("Send items or written_by.", CONTRADICTORY)
         return attrs
@@ -287,7 +286,6 @@ class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
         return unlimited()
 
     def get_queryset(self) -> RetractionQuerySet:
-        """Return the shard's retractions."""
         return Retraction.objects.of_shard(self.shard()).select_related("stream").newest_first()
 
     def create(self, request: Request, stream_id: uuid.UUID) -> Response:
@@ -300,6 +298,5 @@ class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
         return self.answer(undo_retraction(self.get_object(), requested_by=self.actor))
 
     def shard(self) -> MemoryStream:
-        """Return the shard in the URL."""
         shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, application=self.application)
         return one_or_404(shards, stream_id=self.kwargs["stream_id"])

@@ -161,7 +161,6 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
 
 
 def _result_data(result: Result) -> dict[str, Any]:
-    """Return a result in the form of `SearchResult`."""
     return {
         "kind": result.kind,
         "ref": result.ref,

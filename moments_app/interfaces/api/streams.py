@@ -145,7 +145,7 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
         extra_kwargs: ClassVar = {name: {"help_text": NO_LIMIT} for name in IGNORED}
 
     def to_representation(self, stream: MemoryStream) -> dict[str, Any]:
-        """Return the fields. Only a service key gets the prompts of a shard, which belong to the operator."""
+        """Hide a shard's prompts from a user's key, because they belong to the operator."""
         told = super().to_representation(stream)
         request = self.context.get("request")
         is_hidden = stream.is_shard and not (request and key_of(request).user_id is None)
@@ -195,7 +195,7 @@ class AlreadyThere(Conflict):
 
 
 def streams_seen_by(person: UserProfile | None, application: int) -> QuerySet[MemoryStream]:
-    """Return the streams that a person's requests see: their own, and the shards of the application."""
+    """Return the streams that a person's requests may see: the person's own, and the application's shards."""
     seen = Q(user=None, application=application)
     seen |= Q(user=person) if person else Q()
     return MemoryStream.objects.filter(seen).select_related("user", "session")

@@ -13,8 +13,7 @@ from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, Summary
 from moments_app.models.summary import SummaryQuerySet
 from moments_app.sessions.digest import DigestSession
-from sessions_app.api.sessions import session_or_404
-from sessions_app.api.viewsets import PersonViewSet
+from sessions_app.api.viewsets import PersonViewSet, session_or_404
 from sessions_app.models import Session
 
 
@@ -71,7 +70,6 @@ class SummaryViewSet(ListModelMixin, PersonViewSet[Summary]):
     serializer_class = SummaryRow
 
     def get_queryset(self) -> SummaryQuerySet:
-        """Return the versions of this person's session."""
         session = session_or_404(self.person, self.kwargs["session_id"])
         return Summary.objects.for_session(session).newest_first().select_related("base").with_source_sequences()
 

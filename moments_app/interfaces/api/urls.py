@@ -1,4 +1,4 @@
-"""The URLs of memory's API, under `/api/v1/`."""
+"""The URLs of the memory API, under `/api/v1/`."""
 
 from django.urls import path
 
@@ -37,7 +37,7 @@ router.register("prompts", prompts.PromptViewSet, "prompts")
 router.register("prompts/<public_id:name>/versions", prompts.PromptVersionViewSet, "promptversions")
 
 urlpatterns = [
-    # First, because it is called most often, and patterns are tried in order.
+    # First, because it is requested most often, and Django tries patterns in order.
     path(
         "memory/context",
         context.ContextViewSet.as_view({"get": "read", "post": "read_long"}, basename="context"),

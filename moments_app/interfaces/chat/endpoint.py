@@ -21,7 +21,7 @@ from moments_app.interfaces.chat.request import ChatRequest, ChatSession, authen
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
 from moments_app.interfaces.chat.write_ahead import WriteAhead, catch_up, keep_replaying
-from moments_app.interfaces.door import refuse_strangers
+from moments_app.interfaces.request_guard import refuse_strangers
 from sessions_app.daily_limits import call_under_way
 from sessions_app.models import ApiKey
 from sessions_app.refusals import Refusal
@@ -30,7 +30,7 @@ logger = structlog.get_logger(__name__)
 
 
 async def _answer(protocol: Protocol, request: Request) -> Relay:
-    """Answer with the upstream's model, which receives memory."""
+    """Serve a call: check its key, and relay the upstream's answer to the request with memory."""
     refuse_strangers(request.scope)
     key = await authenticated(request.headers)
     data = await request.body()  # its size was checked when it was received
@@ -42,7 +42,7 @@ async def _answer(protocol: Protocol, request: Request) -> Relay:
 
 
 async def relayed(protocol: Protocol, session: ChatSession, sent: ChatRequest) -> Relay:
-    """Return the response to a call, after adding memory and committing the person's message."""
+    """Add memory to a call, commit the person's message, and return the response that relays the answer."""
     started = time.monotonic()
     memory = await _with_memory(session, sent)
     left = settings.CHAT.memory_timeout_seconds - (time.monotonic() - started)
@@ -56,7 +56,6 @@ async def relayed(protocol: Protocol, session: ChatSession, sent: ChatRequest) -
 
 
 async def models(request: Request) -> Response:
-    """Return the upstream's list of models."""
     refuse_strangers(request.scope)
     key = await authenticated(request.headers)
     await _count(key)
@@ -69,7 +68,7 @@ async def models(request: Request) -> Response:
 
 
 async def _count(key: ApiKey) -> None:
-    """Count a call. While the database can't be reached, no call is rejected.
+    """Count a call. If the database does not respond, the call continues uncounted.
 
     Raises:
         LimitReached: the call exceeds a limit.
@@ -92,7 +91,7 @@ async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWit
 
 
 def _caught_up(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
-    """Return the request with memory that includes earlier rounds of the session."""
+    """Add memory to a request, after storing earlier rounds of the session that are still in the spool."""
     catch_up(session)
     return with_memory(session, request)
 

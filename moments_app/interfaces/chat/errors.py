@@ -1,4 +1,4 @@
-"""Errors of the chat endpoint itself, in the form that OpenAI's clients read, and the counter of its failures."""
+"""The chat endpoint's own errors, in the format of OpenAI's API, and a counter of failures."""
 
 from django.db import OperationalError
 from prometheus_client import Counter
@@ -15,11 +15,11 @@ FAILURES = Counter(
 
 
 class ChatError(Refusal):
-    """An error without a class of its own.
+    """A refusal of the chat endpoint that has no class of its own.
 
     Args:
-        code: for programs.
-        message: for people; quotes no conversation.
+        code: identifies the error for programs.
+        message: explains it to people, and quotes no conversation.
     """
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
@@ -34,7 +34,6 @@ def error_body(refusal: Refusal) -> dict[str, dict[str, str]]:
 
 
 def refused(refusal: Refusal) -> JSONResponse:
-    """Return the response to a refusal."""
     headers = refusal.headers or {} if isinstance(refusal, ChatError) else {}
     if refusal.retry_after is not None:
         headers = {"Retry-After": str(refusal.retry_after)} | headers
@@ -42,7 +41,6 @@ def refused(refusal: Refusal) -> JSONResponse:
 
 
 async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
-    """Return the response to a refusal, or to a database error."""
     if isinstance(error, OperationalError):
         error = Unavailable(error)
     assert isinstance(error, Refusal)
@@ -50,7 +48,6 @@ async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
 
 
 async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
-    """Return the response for unknown URLs and methods."""
     assert isinstance(error, HTTPException)
     code = error.detail.lower().replace(" ", "_")
     body = error_body(ChatError(error.status_code, code, f"{error.detail}."))

@@ -1,12 +1,12 @@
-"""The OpenAI protocols of the chat endpoint: a model's answer, and how the protocols differ.
+"""The OpenAI protocols of the chat endpoint, Chat Completions and Responses: how to read requests and answers.
 
-An answer is read from the relayed bytes: a whole completion, or a stream of its parts. The upstream is not trusted:
+An answer is read from the relayed bytes: a whole response, or a stream of its parts. The upstream is not trusted:
 whatever bytes it sends, the result is an answer that can be stored, or no answer.
 
-The Responses API has a body of items, and a response of items, complete or as a stream of events. In the transcript, an
-item is a message or a part of one. Consecutive items of an assistant, including its tool calls, are one turn, so that
-an answer is recognized when it comes back in the next call's input. Items without text, such as reasoning, stay with
-the items that they belong to, and are forwarded unchanged.
+The requests and answers of the Responses API consist of items. In the transcript, an item is a message or a part of
+one. Consecutive items of an assistant, including its tool calls, are one turn, so that the answer is recognized when
+the next call's input contains it. Items without text, such as reasoning, stay next to the items that they belong to,
+and are forwarded unchanged.
 """
 
 import json
@@ -27,14 +27,14 @@ from sessions_app.text.chat_messages import filled
 from sessions_app.text.length import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
-CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # calls and their arguments
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # types of calls, and fields with their arguments
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# Fields for state that the platform keeps instead of the upstream: the session has the turns of earlier responses.
+# Fields that refer to state at the upstream. A request with memory omits them: the session has the earlier turns.
 OURS = ("conversation", "previous_response_id")
 _FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
-_USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}  # their stored names
-NOTICE_CHARS = 100  # of the notice in a shortened text
+_USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}  # names in the API and in stored turns
+NOTICE_CHARS = 100  # maximum characters of the notice in a shortened text
 
 
 A = TypeVar("A", bound="Answer")
@@ -45,10 +45,10 @@ class Answer:
     """A model's answer: the first choice of a completion.
 
     Args:
-        calls: tool calls, by their position.
+        calls: the tool calls, by position.
         model: the upstream's name of the model.
-        finish_reason: why it ended; blank if it didn't.
-        usage: tokens, if the upstream reported them: `input_tokens`, `output_tokens`.
+        finish_reason: why the answer ended; blank if its end is missing.
+        usage: the tokens that the upstream reported, as `input_tokens` and `output_tokens`.
     """
 
     text: str = ""
@@ -58,7 +58,7 @@ class Answer:
     usage: dict[str, int] = field(default_factory=dict)
 
     def add(self, part: Any) -> None:
-        """Add a completion, or a part of one."""
+        """Add a completion, or one chunk of a stream."""
         self._add_usage(part.get("usage") if isinstance(part, dict) else None)
         choices = part.get("choices") if isinstance(part, dict) else None
         for choice in choices if isinstance(choices, list) else ():
@@ -114,7 +114,7 @@ class Answer:
 
 
 def read_answer(answer: A, data: bytes, *, is_stream: bool) -> A:
-    """Return the answer with the content of the relayed bytes."""
+    """Add the relayed bytes to an empty answer, and return it. Skip invalid parts."""
     for part in _events(data) if is_stream else [data]:
         try:
             answer.add(json.loads(part))
@@ -135,33 +135,32 @@ def _string(value: Any) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return the text without NUL and lone surrogates, which PostgreSQL can't store. A split pair is joined."""
+    """Replace NUL and lone surrogates, which PostgreSQL can't store. Join split surrogate pairs."""
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class ResponsesRequest(ChatRequest):
-    """A body of items."""
+    """A request of the Responses API, whose body consists of items."""
 
     @property
     def conversation(self) -> Any:
-        """The conversation that the body names, as a string or as an object with an id."""
+        """The id of the conversation that the body names."""
         named = self.body.get("conversation")
         return named.get("id") if isinstance(named, dict) else named
 
     def derived_session(self, user_id: str) -> str:
-        """Return a session id as for chat messages; blank if an earlier response has the first message."""
+        """Return a session id derived from the first message; blank if an earlier response contains that message."""
         return "" if self.body.get("previous_response_id") else super().derived_session(user_id)
 
     def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return chat messages as items."""
         return [item for message in messages for item in _items(message)]
 
     def with_parts(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the body with these items as its input, and without references to earlier ones."""
+        """Return the body with these items as its input, and without references to earlier responses."""
         return {name: value for name, value in self.body.items() if name not in OURS} | {"input": parts}
 
     def without_memory(self) -> bytes:
-        """Return the body without its conversation.
+        """Return the body without the name of its conversation.
 
         A reference to an earlier response stays, because the upstream may know it.
         """
@@ -170,7 +169,7 @@ class ResponsesRequest(ChatRequest):
 
 
 def read_request(data: bytes) -> ResponsesRequest:
-    """Return the request in a body.
+    """Parse the body of a Responses request.
 
     Raises:
         ChatError: the request is invalid; the message says why.
@@ -192,7 +191,7 @@ Grouped = list[tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
 def _grouped(items: Sequence[Any]) -> Grouped:
-    """Return the chat messages in items, each with its items.
+    """Group items into chat messages. Return each message with its items.
 
     Raises:
         ChatError: an item is invalid.
@@ -218,7 +217,7 @@ def _message(number: int, item: Any) -> dict[str, Any] | None:
     """Return an item as a chat message; None if it has no text.
 
     Raises:
-        ChatError: it is not an item.
+        ChatError: the item is not an object.
     """
     if not isinstance(item, dict):
         raise ChatError(400, "invalid_input", f"input[{number}] must be an object.")
@@ -234,7 +233,7 @@ def _message(number: int, item: Any) -> dict[str, Any] | None:
 
 
 def _joined(message: dict[str, Any], more: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a message of the assistant joined with the next one."""
+    """Append the assistant's next message to this one."""
     if more is None:
         return message
     texts = [text for text in (message["content"], more["content"]) if text]
@@ -248,7 +247,7 @@ def _call(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """Return the text of an assistant's message, or its refusal."""
+    """Return the text or the refusal of an assistant's message."""
     if isinstance(content, str):
         return content
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -257,7 +256,6 @@ def _text(content: Any) -> str:
 
 
 def _items(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a chat message as items."""
     if message["role"] == "tool":
         return [
             {"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": message["content"] or ""}
@@ -271,7 +269,7 @@ def _items(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class ResponsesAnswer(Answer):
-    """The output of a response."""
+    """An answer of the Responses API: the output of a response."""
 
     def add(self, part: Any) -> None:
         """Add a response, or an event of its stream."""
@@ -315,14 +313,14 @@ class ResponsesAnswer(Answer):
 
 @dataclass(frozen=True)
 class Protocol:
-    """A protocol for calling a model.
+    """One of OpenAI's protocols for calling a model.
 
     Args:
-        name: its name in records.
-        path: the path of a call, here and at the upstream.
-        read_request: returns the request in a body; raises `ChatError`.
-        answer: the class that reads the parts of an answer.
-        endings: possible starts of the event that ends a stream.
+        name: the name in records.
+        path: the path of the URL, here and at the upstream.
+        read_request: parses the body of a request; raises `ChatError`.
+        answer: the class that reads answers.
+        endings: possible beginnings of the event that ends a stream.
     """
 
     name: str

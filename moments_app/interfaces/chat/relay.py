@@ -1,4 +1,4 @@
-"""Relay one call: the upstream's answer is passed on as it arrives, and its end once the round is stored.
+"""Relay a call: pass the upstream's answer on as it arrives, and the end of the answer once the round is stored.
 
 The upstream is the model to which calls are forwarded. Its URL and key come only from settings.
 """
@@ -22,7 +22,7 @@ from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.rounds import READ_BYTES
 from moments_app.interfaces.chat.write_ahead import WriteAhead
 
-# Response headers that are passed on to the caller, in addition to rate limits: those that clients act on.
+# Response headers that the caller receives, in addition to rate limits: those that clients act on.
 PASSED_ON = (
     "content-type",
     "content-length",
@@ -32,7 +32,7 @@ PASSED_ON = (
     "x-should-retry",
     "x-request-id",
 )
-CONNECT_SECONDS = 10.0  # until the upstream accepts the call
+CONNECT_SECONDS = 10.0  # to connect to the upstream
 LIMITS = "x-ratelimit-"
 
 # All errors that a call can raise. Their messages may contain any text.
@@ -45,10 +45,10 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = Wea
 
 @asynccontextmanager
 async def call_upstream(method: str, path: str, body: bytes | None = None) -> AsyncIterator[httpx2.Response]:
-    """Call the upstream. Yield its response once it has started, and close the response at the end.
+    """Call the upstream. Yield the response once its headers have arrived, and close it at the end.
 
     Raises:
-        ChatError: there is no upstream, it can't be reached, or it redirects.
+        ChatError: no upstream is configured, it can't be reached, or it redirects.
     """
     conf = settings.CHAT
     if not conf.upstream_base_url:
@@ -73,7 +73,7 @@ async def call_upstream(method: str, path: str, body: bytes | None = None) -> As
 
 
 def upstream_error(error: Exception) -> ChatError:
-    """Return the error of an upstream that can't be reached: its kind, never its text."""
+    """Return an error for the caller. It names the kind of failure, and never quotes the upstream."""
     if isinstance(error, httpx2.TimeoutException):
         return ChatError(504, "upstream_timeout", "The model endpoint did not respond in time.")
     return ChatError(
@@ -84,12 +84,11 @@ def upstream_error(error: Exception) -> ChatError:
 
 
 def passed_headers(response: httpx2.Response) -> dict[str, str]:
-    """Return the response headers that the caller receives."""
     return {name: value for name, value in response.headers.items() if name in PASSED_ON or name.startswith(LIMITS)}
 
 
 def _client() -> httpx2.AsyncClient:
-    """Return the event loop's client, which keeps connections open. It ignores proxies in the environment."""
+    """Return the HTTP client of this event loop. It keeps connections open and ignores proxies in the environment."""
     loop = asyncio.get_running_loop()
     if loop not in _clients:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
@@ -98,7 +97,6 @@ def _client() -> httpx2.AsyncClient:
 
 
 async def close_upstream() -> None:
-    """Close the connections of an event loop that ends."""
     client = _clients.pop(asyncio.get_running_loop(), None)
     if client is not None:
         await client.aclose()
@@ -106,7 +104,7 @@ async def close_upstream() -> None:
 
 def _headers() -> dict[str, str]:
     key = settings.CHAT.upstream_api_key.get_secret_value()
-    # Compression is not requested, because an answer is read while it is relayed.
+    # Request no compression, because the answer is read while it is relayed.
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     return headers | ({"Authorization": f"Bearer {key}"} if key else {})
 
@@ -116,13 +114,13 @@ def _timeout() -> httpx2.Timeout:
 
 
 class Ending:
-    """Holds back the end of a stream: receives its bytes, and returns those that can be passed on now.
+    """A buffer that holds back the end of a stream until the round is stored.
 
-    All bytes can, except the event that ends the stream and everything after it. Of an incomplete line, only as much is
-    held back as could be the start of that event.
+    The end is the event that ends the stream, and everything after it. An incomplete line is held back only if it may
+    be the start of that event.
 
     Args:
-        spellings: possible starts of that event.
+        spellings: possible beginnings of that event.
     """
 
     def __init__(self, spellings: Sequence[bytes]) -> None:
@@ -133,7 +131,7 @@ class Ending:
         self._end = re.compile(rb"^(?:%b)" % b"|".join(map(re.escape, spellings)), re.MULTILINE)
 
     def take(self, chunk: bytes) -> bytes:
-        """Return what can be passed on after these bytes arrived."""
+        """Add received bytes. Return the bytes that can be passed on now."""
         data, self.held = self.held + chunk, b""
         if self.is_there:
             self.held = data
@@ -157,18 +155,18 @@ class Ending:
 
 @dataclass
 class Relay:
-    """An ASGI application that answers one call.
+    """An ASGI application that relays the answer to one call.
 
     Args:
         ahead: the round, which has started.
-        body: for the upstream.
-        headers: headers of the response, about memory.
+        body: the body for the upstream.
+        headers: headers about memory for the response.
     """
 
     ahead: WriteAhead
     body: bytes
     headers: dict[str, str]
-    _incomplete: str = "client_disconnected"  # unless another outcome replaces it
+    _incomplete: str = "client_disconnected"  # the default, if nothing else ends the answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -228,7 +226,7 @@ class Relay:
             await send(_body(await self._end(ending), more=False))
 
     async def _end(self, ending: Ending, incomplete: str = "") -> bytes:
-        """Store the round. Return the held-back bytes, with a comment if the outcome differs from the headers."""
+        """Store the round. Return the held-back bytes, after a comment if the outcome differs from the headers."""
         self._incomplete = incomplete
         is_told = bool(self.ahead.outcome)
         outcome = await self._settle()
@@ -248,7 +246,7 @@ class Relay:
                 if len(held) > READ_BYTES:
                     await self._hand_over(response, send, held, "too_long")
         except UPSTREAM_ERRORS as error:
-            await self._hand_over(response, send, held, upstream_error(error).code)  # without its end
+            await self._hand_over(response, send, held, upstream_error(error).code)  # the response is incomplete
         else:
             await self._hand_over(response, send, held, "")
             await send(_body(b"", more=False))

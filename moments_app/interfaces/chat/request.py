@@ -1,4 +1,4 @@
-"""A call: convert the messages of its body to turns, add memory to it, and find its key, person and session."""
+"""Requests of the chat endpoint: convert messages to turns, add memory, and find the key, person and session."""
 
 import asyncio
 import hashlib
@@ -25,15 +25,15 @@ from sessions_app.api.authentication import issuer_of
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.json_bodies import StrictJSONParser
 from sessions_app.api.messages import MessageInput
-from sessions_app.api.permissions import KeyRateThrottle
+from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import ApiKey, Message
 from sessions_app.models.api_key import CHAT
 from sessions_app.models.application import DEFAULT
 from sessions_app.text.chat_messages import turn_fields
 from sessions_app.transcript.append import NewMessage
 
-QUERY_CHARS = 1_000  # of the newest message that are used to search memory
-INSTRUCTIONS = ("system", "developer")  # roles of instructions to the model
+QUERY_CHARS = 1_000  # maximum characters of the newest message that are used as a query
+INSTRUCTIONS = ("system", "developer")  # roles of messages that instruct the model
 ADDRESSES = "/v1/"  # the prefix of the chat endpoint's URLs
 CACHE_SECONDS = 300  # how long a verified key stays valid while the database is down
 
@@ -42,11 +42,7 @@ _message_input, _public_id = MessageInput(), PublicIdField()
 
 @dataclass(frozen=True)
 class Entry:
-    """A message of a body, with the parts of the body that contain it.
-
-    Args:
-        parts: the original parts.
-    """
+    """A message of a body, with the parts of the body that it consists of."""
 
     role: str
     parts: Sequence[dict[str, Any]]
@@ -54,12 +50,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """The body that a caller sent.
+    """The body of a call.
 
     Args:
-        body: the body as JSON.
+        body: the parsed JSON.
         data: the original bytes.
-        turns: its messages except system messages, which are instructions to the model.
+        entries: all messages.
+        turns: the messages without system messages.
     """
 
     body: dict[str, Any]
@@ -69,24 +66,24 @@ class ChatRequest:
 
     @property
     def query(self) -> str:
-        """The person's last message."""
+        """The start of the user's last message."""
         said = [turn.content for turn in self.turns if turn.role == Message.Role.USER]
         return said[-1][:QUERY_CHARS] if said else ""
 
     @property
     def has_history(self) -> bool:
-        """True if the caller sends the conversation's earlier turns."""
+        """True if the caller sends earlier turns of the conversation."""
         return any(turn.role != Message.Role.USER for turn in self.turns)
 
     @property
     def conversation(self) -> Any:
-        """The conversation that the body names; None if it names none."""
+        """The id of the conversation that the body names; None if it names none."""
         return None
 
     def derived_session(self, user_id: str) -> str:
         """Return a session id derived from the user and the first message.
 
-        A client that sends the history gets the same id in each call of a conversation. Blank if there is no message.
+        If the client sends the history, all calls of a conversation get the same id. Blank if there is no message.
         """
         if not self.turns:
             return ""
@@ -102,15 +99,15 @@ class ChatRequest:
         *,
         without: int,
     ) -> bytes:
-        """Return the body with memory: lasting memory first, and search results right before the person's message.
+        """Return the body with memory: lasting memory first, and search results right before the user's last message.
 
-        So a provider's prompt cache can reuse everything before the results from the last round.
+        This order lets a provider's prompt cache reuse everything before the search results of the last round.
 
         Args:
             memory: a system message.
-            earlier: turns that the caller did not send; they follow the caller's instructions.
-            recalled: system messages for the person's newest message.
-            without: how many of the caller's oldest turns are left out; instructions are never left out.
+            earlier: turns that the caller did not send. They follow the caller's instructions.
+            recalled: system messages with the search results.
+            without: the number of the caller's oldest turns to leave out. Instructions are never left out.
         """
         turns = [number for number, entry in enumerate(self.entries) if entry.role not in INSTRUCTIONS]
         first = turns[0] if turns else len(self.entries)
@@ -123,23 +120,22 @@ class ChatRequest:
         )
         standing, turns_before, found = map(self.written, ([memory], earlier, recalled))
         parts = [*standing, *instructions, *turns_before, *before, *found, *after]
-        return json.dumps(self.with_parts(parts)).encode()  # ASCII escapes can represent lone surrogates too
+        return json.dumps(self.with_parts(parts)).encode()  # ASCII, because UTF-8 can't encode lone surrogates
 
     def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return chat messages as parts of the body."""
+        """Convert chat messages to parts of the body."""
         return list(messages)
 
     def with_parts(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the body with these parts as its messages."""
         return self.body | {"messages": parts}
 
     def without_memory(self) -> bytes:
-        """Return the body for the upstream if memory is not available."""
+        """Return the body for a call without memory."""
         return self.data
 
 
 def read_request(data: bytes) -> ChatRequest:
-    """Return the request in a body.
+    """Parse the body of a Chat Completions request.
 
     Raises:
         ChatError: the request is invalid; the message says why.
@@ -153,10 +149,10 @@ def read_request(data: bytes) -> ChatRequest:
 
 
 def read_body(data: bytes) -> dict[str, Any]:
-    """Return a body as JSON; an empty dict if it is not an object.
+    """Parse a body. Return an empty dict if it is not a JSON object.
 
     Raises:
-        ChatError: it is not JSON.
+        ChatError: the body is not JSON.
     """
     try:
         body = StrictJSONParser().parse(io.BytesIO(data))
@@ -166,10 +162,10 @@ def read_body(data: bytes) -> dict[str, Any]:
 
 
 def read_turns(messages: Iterable[tuple[str, Any]]) -> Iterator[NewMessage]:
-    """Yield chat messages as turns for the transcript, except system messages.
+    """Convert chat messages to turns for the transcript. Leave out system messages.
 
     Args:
-        messages: the original messages, each with its place in the body.
+        messages: the original messages, each with its path in the body.
 
     Raises:
         ChatError: a message is invalid or can't be stored.
@@ -185,7 +181,7 @@ def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
     try:
         return new_message(message, tools)
     except InvalidMessage as error:
-        field = next(map(str, error.errors()[0]["loc"]), "it")  # the further parts name a variant of its type
+        field = next(map(str, error.errors()[0]["loc"]), "it")  # the rest of the path names a variant of the type
         reason = f"{field} does not match the format of a chat message."
     except ValidationError as error:
         field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
@@ -208,19 +204,19 @@ def new_message(message: Any, tools: dict[str, str]) -> NewMessage:
 
 @dataclass(frozen=True)
 class ChatSession:
-    """The session of a call. A blank `agent_id` stands for the session's own."""
+    """The session of a call. If `agent_id` is blank, the session keeps its agent."""
 
     user_id: str
     session_id: str
     agent_id: str = ""
-    application: int = DEFAULT  # records of an earlier release don't have it
+    application: int = DEFAULT  # missing in records of earlier releases
 
 
 async def authenticated(headers: Headers) -> ApiKey:
-    """Return the key of a call, if it has the write scope.
+    """Return the API key of a call.
 
     Raises:
-        ChatError: there is none, it is invalid, may only read, or exceeds its rate limit.
+        ChatError: the key is missing or invalid, may only read, or exceeds its rate limit.
     """
     kind, _, text = headers.get("Authorization", "").partition(" ")
     key = await _verified(text.strip()) if kind.lower() == "bearer" else None
@@ -236,7 +232,7 @@ async def authenticated(headers: Headers) -> ApiKey:
 
 
 async def _verified(text: str) -> ApiKey | None:
-    """Return the valid key with this text. While the database is down, return one that was recently valid."""
+    """Return the valid key with this text; None if there is none. Use a cache if the database does not respond."""
     place = f"chat_key:{hashlib.sha256(text.encode()).hexdigest()}"
     try:
         key = await asyncio.wait_for(in_thread(partial(_found, text)), settings.CHAT.memory_timeout_seconds)
@@ -260,13 +256,13 @@ def _found(text: str) -> ApiKey | None:
 
 
 def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> ChatSession:
-    """Return the session of a call. It is named by headers or by the body, or derived from the history.
+    """Return the session of a call: the session that headers or the body name, or one derived from the history.
 
     Raises:
-        ChatError: a name is missing or invalid; or the key may not act for the person, which is reported as not found.
+        ChatError: an id is missing or invalid, or the key may not act for the person.
     """
     own = key.user.user_id if key.user else ""
-    # With a user's key, a person in the body is only meant for the upstream.
+    # With a user's key, only the upstream uses the `user` of the body.
     user_id = _id(headers, "X-User-Id") or own or _named("user", request.body.get("user"))
     if not user_id:
         text = "Send X-User-Id, or user in the body. A service key must name the user."
@@ -292,7 +288,7 @@ def _named(field: str, value: Any) -> str:
 
 
 def _id(headers: Headers, name: str) -> str:
-    """Return the id in a header, in UTF-8; blank if it is missing."""
+    """Return the id in a header, which is UTF-8; blank if the header is missing."""
     value = headers.get(name)
     if value is None:
         return ""

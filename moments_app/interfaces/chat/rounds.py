@@ -1,6 +1,6 @@
-"""A round of a call: the person's message, committed before the upstream is called; then the answer, stored once.
+"""A round: the person's message, committed before the upstream is called, and the answer, stored once at the end.
 
-A round can be written to records and read from them, so that another process can store what a dead process had
+A round can be written to records and restored from them, so another process can store what a killed process had
 received. Storing a round twice has no effect, because the external ids of its turns contain the round's id.
 """
 
@@ -32,7 +32,7 @@ from sessions_app.transcript.append_round import (
     question,
 )
 
-READ_BYTES = 16_777_216  # of an answer that are read for storing; the whole answer is relayed
+READ_BYTES = 16_777_216  # maximum bytes of an answer that are read for storing; the whole answer is relayed
 INTERRUPTED = "interrupted"  # the process that relayed the answer died
 CLOCKS = timedelta(minutes=1)  # maximum difference between the clocks of two hosts
 Record = dict[str, Any]
@@ -44,12 +44,12 @@ class Round:
 
     Args:
         protocol: a key of `PROTOCOLS`.
-        context_id: the id of the model's context; blank for none.
-        round_id: in the external ids of its turns.
+        context_id: the id of the context that the model received; blank if there was none.
+        round_id: a part of the external ids of the turns.
         started_at: the time of the messages.
-        begun: None until the messages are known to be in the transcript.
-        status: the upstream's status; 0 before it answered.
-        is_stream: whether it answers with a stream.
+        begun: the stored messages; None until they are in the transcript.
+        status: the status of the upstream's response; 0 before it responds.
+        is_stream: whether the upstream responds with a stream.
         heard: the received bytes.
         incomplete: why the answer is incomplete; blank if it is complete.
     """
@@ -70,7 +70,7 @@ class Round:
     # --- in records ---
 
     def first_record(self) -> Record:
-        """Return the first record, which is written before the upstream is called. It omits stored messages."""
+        """Return the first record, written before the upstream is called. It contains only messages not stored yet."""
         sent = [] if self.begun else [asdict(turn) | {"created_at": None} for turn in self.sent]
         return {
             "session": asdict(self.session),
@@ -83,26 +83,25 @@ class Round:
         }
 
     def answered(self, status: int, *, is_stream: bool) -> Record:
-        """Record the status and the kind of the upstream's answer. Return the record."""
+        """Set the status and the kind of the upstream's response. Return the change as a record."""
         return self._read({"status": status, "is_stream": is_stream})
 
     def hear(self, part: bytes) -> Record:
-        """Add a part of the answer, up to `READ_BYTES`. Return its record."""
+        """Add a part of the answer, up to a total of `READ_BYTES`. Return it as a record."""
         return self._read({"part": part[: READ_BYTES - len(self.heard)].decode("latin-1")})
 
     def end(self, incomplete: str) -> Record:
-        """Record why the answer ended. Return the record."""
+        """Set why the answer ended. Return the change as a record."""
         return self._read({"incomplete": incomplete, "ended_at": timezone.now().isoformat()})
 
     @classmethod
     def from_records(cls, records: Sequence[Record]) -> Self:
-        """Return the round that these records describe."""
         first, *others = records
         heard = cls(
             session=ChatSession(**first["session"]),
             sent=[NewMessage(**turn) for turn in first["sent"]],
-            protocol=first.get("protocol", CHAT.name),  # earlier releases did not write it
-            context_id=first.get("context_id", ""),  # an earlier release did not spool it
+            protocol=first.get("protocol", CHAT.name),  # missing in records of earlier releases
+            context_id=first.get("context_id", ""),  # missing in records of earlier releases
             round_id=first["round_id"],
             started_at=datetime.fromisoformat(first["started_at"]),
             begun=BegunRound(**first["begun"]) if first["begun"] else None,
@@ -123,18 +122,17 @@ class Round:
     # --- in the transcript ---
 
     def begin(self) -> BegunRound:
-        """Store the messages."""
         said = self._said()
         process_texts(question(said))
         with self._acting(create=True) as user:
-            assert user is not None  # the session was created for this person
+            assert user is not None  # `create` creates the person
             return begin_round(user, self.session.session_id, said, **self._named())
 
     def store(self) -> bool:
-        """Store the answer, and the messages unless they are stored. Queue the jobs that become due.
+        """Store the answer, and the messages if they are not stored. Queue the jobs that become due.
 
         Returns:
-            False if the person or the session was deleted in the meantime, so that the round is dropped.
+            False if the round was dropped, because the person or the session was deleted in the meantime.
         """
         answer, unanswered = self._answer()
         process_texts([answer] if answer else [])
@@ -147,7 +145,7 @@ class Round:
             return False
         if user is None:
             with self._acting(create=True) as user:
-                assert user is not None  # the session was created for this person
+                assert user is not None  # `create` creates the person
                 self._append(user, answer, unanswered)
         return True
 
@@ -167,13 +165,13 @@ class Round:
         return {"agent_id": self.session.agent_id, "source": SOURCE, "round_id": self.round_id}
 
     def _may_be_erased(self) -> bool:
-        """Return True if any person was erased since the round started, because it is unknown who that was."""
+        """Return whether any person was erased since the round started. Who that was is not on record."""
         erased = Event.objects.filter(type=ERASED_EVENT, created_at__gte=self.started_at - CLOCKS)
         with unlimited():  # the event of an erasure belongs to no person
             return erased.filter(Q(application=self.session.application) | Q(application=None)).exists()
 
     def _answer(self) -> tuple[NewMessage | None, str]:
-        """Return the answer as a turn; if there is none, return None and the reason."""
+        """Return the answer as a turn and a blank reason. If there is no answer, return None and the reason."""
         protocol = PROTOCOLS[self.protocol]
         answer = read_answer(protocol.answer(), bytes(self.heard), is_stream=self.is_stream)
         # Some callers disconnect after reading the end, before the relay has finished.

@@ -1,4 +1,4 @@
-"""Database work in threads next to the event loop: as many as there are connections for."""
+"""Run database work in threads, so that it doesn't block the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from memoryproject.serving.fair_shares import caller, in_thread_of_caller
-from memoryproject.serving.front import SPARE, ThreadsOfLoops
+from memoryproject.serving.request_limits import SPARE, ThreadsOfLoops
 from sessions_app.database.statement_timeouts import Kind, serving
 
 T = TypeVar("T")
@@ -20,7 +20,10 @@ _shares = ThreadsOfLoops(max(settings.DATABASE_POOL_SIZE - SPARE, 1))
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run the work in a thread, which holds no connection before or after. No application can occupy all threads."""
+    """Run the work in a thread, and close its database connection afterwards.
+
+    Each application has a share of the threads, so none can occupy all of them.
+    """
     run = copy_context().run
     async with _shares.here().share_of(caller()), in_thread_of_caller():
         return await asyncio.get_running_loop().run_in_executor(_threads, run, _done_and_closed, work)

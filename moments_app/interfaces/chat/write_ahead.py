@@ -1,12 +1,13 @@
-"""Write-ahead: if a process is killed, a round whose end the caller saw is stored, or will be at the next start.
+"""Keep rounds if a process is killed or the database is down.
 
-The message is committed before the upstream is called, or spooled to disk while the database is down. Each part of the
-answer is spooled before it is passed on. The end is passed on once the answer is committed or the spool is on disk. If
-both fail, the call still continues, and the response says so.
+The message is committed before the upstream is called. While the database is down, it is spooled to disk instead. Each
+part of the answer is spooled before it is passed on. The end is passed on once the answer is committed or the spool is
+synced to disk. So if the caller saw the end of an answer, the round is stored, or will be at the next start. If both
+fail, the call still continues, and the response says so.
 
-Rounds that were left in the spool are stored (*replayed*) by the first web process of the host that finds them. Each
-process checks at its start and every few seconds. A call first checks for rounds of its session, so that rounds are
-stored in order.
+Rounds that were left in the spool are *replayed*: the first web process of the host that finds them stores them. Each
+process checks the spool when it starts and every few seconds. Each call first replays the rounds of its session, so
+rounds are stored in order.
 """
 
 import asyncio
@@ -27,37 +28,36 @@ from sessions_app.transcript import spool
 from sessions_app.transcript.spool import Spool
 
 STORED, SPOOLED, UNSTORED = "stored", "spooled", "unstored"
-STORE_SECONDS = 2.0  # for storing an answer before its end; after that it is kept on disk
-RETRY_SECONDS = (0.5, 2.0, 10.0)  # waits before each retry to store what couldn't be spooled
+STORE_SECONDS = 2.0  # limit for storing an answer before its end is passed on; after that, it stays in the spool
+RETRY_SECONDS = (0.5, 2.0, 10.0)  # waits before each retry to store a round that could not be spooled
 
-EVERY_SECONDS = 2.0  # between two checks while rounds are left
-QUIET_SECONDS = 10.0  # between two checks otherwise
+EVERY_SECONDS = 2.0  # between two checks of the spool if it contains rounds
+QUIET_SECONDS = 10.0  # between two checks of the spool if it is empty
 AWAY = (InterfaceError, OperationalError, RuntimeError)  # errors while the database or the embedded server is down
-AWAY_PAUSE = 5.0  # seconds until a round is retried after the database was down
-LONGEST_PAUSE = 300.0  # maximum seconds until a round is retried that fails for other reasons; they double each time
-AWAY_MAX = 3  # a check ends after this many rounds fail because the database is down
+AWAY_PAUSE = 5.0  # maximum seconds between two replays of a session's rounds if the database is down
+LONGEST_PAUSE = 300.0  # maximum seconds between two replays of a round that fails for other reasons
+AWAY_MAX = 3  # after this many failures because of the database, a check ends
 
 logger = structlog.get_logger(__name__)
 
 _tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = WeakKeyDictionary()
-# The number of consecutive failures, and the time of the next try: by file name, or by session if the database was
-# down.
+# The number of consecutive failures and the time of the next attempt, by file. By session if the database was down.
 _failures: dict[str, tuple[int, float]] = {}
 
 
 class WriteAhead:
-    """A round in progress, and where it is stored.
+    """A round in progress, and its file in the spool.
 
     Args:
-        file: its spool; None if it can't be written.
+        file: the file in the spool; None if it can't be written.
     """
 
     def __init__(self, heard: Round, file: Spool | None) -> None:
         self.round, self._spool = heard, file
-        self.words = SPOOLED if self._is_spooled else UNSTORED  # what happened to the message
+        self.words = SPOOLED if self._is_spooled else UNSTORED  # where the message is: a value for the headers
         if heard.begun:
             self.words = STORED
-        self.outcome = ""  # what happened to the answer; blank until it is known
+        self.outcome = ""  # where the answer is; blank until that is known
         self._failure: Exception | None = None
 
     @classmethod
@@ -78,7 +78,6 @@ class WriteAhead:
         return self._spool is not None and self._spool.is_whole
 
     def answered(self, status: int, *, is_stream: bool) -> None:
-        """Record the status and the kind of the upstream's answer."""
         self._write(self.round.answered(status, is_stream=is_stream))
 
     def hear(self, part: bytes) -> None:
@@ -91,13 +90,13 @@ class WriteAhead:
             self._spool.add(record)
 
     async def settle(self, incomplete: str) -> str:
-        """Store the answer, or keep it on disk.
+        """Store the answer in the transcript. If that fails, leave the round in the spool.
 
         Args:
             incomplete: why it is incomplete; blank if it is complete.
 
         Returns:
-            The outcome.
+            The outcome: `STORED`, `SPOOLED` or `UNSTORED`.
         """
         self._write(self.round.end(incomplete))
         if not self._is_spooled:
@@ -129,7 +128,7 @@ class WriteAhead:
         self._spool, self.outcome = None, STORED if is_kept else UNSTORED
 
     async def insist(self) -> None:
-        """Retry storing a round that could be stored nowhere. The caller has its answer already."""
+        """Retry if the round is neither stored nor spooled. The caller already has the answer."""
         if self.outcome != UNSTORED or self._failure is None:
             return None
         for wait in RETRY_SECONDS:
@@ -147,7 +146,10 @@ class WriteAhead:
 
 
 async def _spooled(said: Round) -> Spool | None:
-    """Return the spool of a round; None if it can't be written. Sync it to disk if the message isn't committed."""
+    """Create the file of a round in the spool. Return None if it can't be written.
+
+    If the message isn't committed, sync the file to disk.
+    """
     session = said.session
     make = partial(
         Spool.create, session.user_id, session.session_id, said.first_record(), application=session.application
@@ -167,7 +169,7 @@ async def _spooled(said: Round) -> Spool | None:
 
 
 def keep_replaying() -> None:
-    """Make the event loop check the spool at once and at intervals, unless it already does."""
+    """Start the task that replays rounds in this event loop, unless it is running."""
     loop = asyncio.get_running_loop()
     if loop not in _tasks:
         _tasks[loop] = loop.create_task(_keep_replaying())
@@ -186,7 +188,7 @@ async def _keep_replaying() -> None:
 
 
 def replay_due() -> None:
-    """Store the rounds in the spool, except recently failed ones. Rounds with the most failures come last."""
+    """Replay the rounds in the spool, except recently failed ones. Rounds with the most failures come last."""
     orphans = spool.orphans()
     for key in set(_failures) - {_file(path) for path in orphans} - {spool.session_of(path) for path in orphans}:
         _failures.pop(key, None)
@@ -195,17 +197,17 @@ def replay_due() -> None:
 
 
 def catch_up(session: ChatSession) -> None:
-    """Store the rounds in the spool of a session, or wait until another process has."""
+    """Replay the rounds of a session. If another process is storing one, wait for it."""
     left = spool.left_of(session.user_id, session.session_id, session.application)
     replay((path for path in left if _is_due(_file(path))), patiently=True)
 
 
 def replay(paths: Iterable[Path], *, patiently: bool = False) -> None:
-    """Store rounds. Files of rounds that fail are kept.
+    """Store rounds from the spool. A round that fails stays there.
 
     Args:
-        paths: the paths of their files.
-        patiently: wait for other processes that are storing one.
+        paths: the files of the rounds.
+        patiently: whether to wait for a process that is storing the same round.
     """
     away = 0
     for path in paths:
@@ -228,7 +230,7 @@ def _replay_one(path: Path, patiently: bool) -> None:
 
 
 def _file(path: Path) -> str:
-    """Return the original name of a file."""
+    """Return the file's name from before a process claimed it."""
     return path.name.removesuffix(spool.TAKEN)
 
 

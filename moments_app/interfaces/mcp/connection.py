@@ -1,6 +1,7 @@
-"""The connection of a client, which determines the person: by a key over HTTP, by arguments over stdio.
+"""The connection of an MCP client. It determines the person.
 
-No URI or argument of a tool names the person, so none leads to another person's memory.
+Over HTTP, the key and the headers determine the person; over stdio, the command's arguments do. No URI and no argument
+of a tool names a person, so a client can't reach another person's memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from django.db import close_old_connections
 from rest_framework.exceptions import NotFound, PermissionDenied
 
 from memoryproject.serving.fair_shares import caller
-from memoryproject.serving.front import ThreadsOfLoops
+from memoryproject.serving.request_limits import ThreadsOfLoops
 from memoryproject.settings import CONF
 from sessions_app.api.permissions import gone_is_not_found
 from sessions_app.database.statement_timeouts import Kind, serving
@@ -31,11 +32,11 @@ class Connection:
     """A client.
 
     Args:
-        user_id: the person; None for an unknown person, or for one that the key may not see.
-        agent_id: the assistant, whose streams are written and whose shards are searched.
-        actor: the name of the client in the event log and in jobs.
-        scope: the scope of its key.
-        application: primary key of the application that names the person.
+        user_id: the person; None for an unknown person, or for one that the key may not access.
+        agent_id: the assistant. The client writes this agent's streams, and searches its shards.
+        actor: the client's name in the event log and in jobs.
+        scope: the scope of the client's key.
+        application: primary key of the person's application.
     """
 
     user_id: str | None
@@ -46,7 +47,7 @@ class Connection:
 
     @contextmanager
     def reading(self) -> Iterator[UserProfile]:
-        """Open a transaction that sees this person's rows.
+        """Open a transaction that reads this person's rows.
 
         Raises:
             NotFound: there is no such person.
@@ -56,7 +57,7 @@ class Connection:
 
     @contextmanager
     def writing(self) -> Iterator[UserProfile]:
-        """Open such a transaction for writing. Create the person if they don't exist.
+        """Open a transaction that writes this person's rows. If the person doesn't exist, create them.
 
         Raises:
             PermissionDenied: the key's scope is insufficient.
@@ -81,7 +82,7 @@ CURRENT: ContextVar[Connection] = ContextVar("mcp_connection")
 
 
 def database_work(work: Callable[P, T]) -> Callable[P, T]:
-    """Apply a request's limits to work in the SDK's threads, and release the thread's connection after it."""
+    """Decorate a function that runs in a thread: apply the timeouts of a request, and release the connection."""
 
     @wraps(work)
     def done(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -96,7 +97,7 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
 
 
 async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:
-    """Run work in one of the MCP threads, within its caller's share of them.
+    """Run work in an MCP thread. The caller gets only its share of these threads.
 
     Raises:
         Refused: no thread became free in time.

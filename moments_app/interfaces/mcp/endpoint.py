@@ -1,7 +1,7 @@
-"""The endpoint `/mcp`, which admits clients under the same conditions as REST.
+"""The endpoint `/mcp`, with the same checks as the REST API.
 
-REST's classes check key, rate and scope, and refusals have the same form. A user's key stands for its person. A service
-key names the person in `X-User-Id`.
+The REST API's classes check the key, the rate and the scope, and errors have the same form. A user's key determines
+the person. A service key names the person in `X-User-Id`.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memoryproject.database.probe import PULSE
-from memoryproject.serving.front import SPARE
+from memoryproject.serving.request_limits import SPARE
 from memoryproject.settings import CONF
-from moments_app.interfaces.door import refuse_strangers
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
 from moments_app.interfaces.mcp.server import server
+from moments_app.interfaces.request_guard import refuse_strangers
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.permissions import key_of, user_id_of
 from sessions_app.models.session import DEFAULT_AGENT
@@ -37,7 +37,7 @@ class ConnectionHeaders(StrictSerializer):
 
 
 class _Entrance(APIView):
-    """The checks of the REST interface before each call. Tools that write require more, and check it themselves."""
+    """The checks of the REST API before each call. Tools that write check the write scope themselves."""
 
     scopes = {"POST": "read", "DELETE": "read"}
 
@@ -46,7 +46,7 @@ class Endpoint:
     """An ASGI application around the SDK's."""
 
     def __init__(self) -> None:
-        # The SDK's check of hosts doesn't support patterns; `refuse_strangers` uses Django's.
+        # The SDK can't match host names against patterns, so it checks none. `refuse_strangers` does.
         self._inside: ASGIApp = server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
@@ -55,7 +55,7 @@ class Endpoint:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or reject it. The SDK's own start and end events pass through.
+        """Admit or reject a request. Events of other types, such as startup, go to the SDK.
 
         Raises:
             NoAnswer: the database does not answer.
@@ -76,7 +76,7 @@ class Endpoint:
 
 @database_work
 def _admitted(scope: Scope) -> Connection | JSONResponse:
-    """Return the client's connection, or the response that rejects it."""
+    """Return the client's connection, or an error response."""
     view = _Entrance()
     try:
         http = refuse_strangers(scope)
@@ -96,11 +96,6 @@ def _admitted(scope: Scope) -> Connection | JSONResponse:
 
 
 def _connection(request: Request) -> Connection:
-    """Return the client's connection.
-
-    Raises:
-        ValidationError: a service key names no person, or an id exceeds its limits.
-    """
     names = {"user_id": "X-User-Id", "agent_id": "X-Agent-Id"}
     # A header is bytes, which Django reads as Latin-1, but ids are sent as UTF-8.
     given = {

@@ -1,8 +1,7 @@
 """The resources, the tools and the prompt that an assistant sees.
 
-Each is thin, like a view: it checks its arguments with the serializers of the REST interface, calls the same functions
-as REST, and answers in the same form. The SDK runs these functions in its own threads, so that none blocks the event
-loop.
+The functions are thin, like views: they check arguments with the serializers of the REST API, call the same functions
+and return the same data. They run in threads, so none of them blocks the event loop.
 """
 
 import asyncio
@@ -48,9 +47,8 @@ from moments_app.moments.build import BuildMoments
 from moments_app.provenance.correct import undo_correction as take_back
 from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
-from sessions_app.api.sessions import session_or_404
 from sessions_app.api.users import ProfileAnswer
-from sessions_app.api.viewsets import one_or_404
+from sessions_app.api.viewsets import one_or_404, session_or_404
 from sessions_app.database.statement_timeouts import Unavailable
 from sessions_app.database.statement_timeouts import deadline as request_deadline
 from sessions_app.refusals import Refusal
@@ -59,7 +57,7 @@ from sessions_app.text.invisible_characters import all_without_unseen
 from sessions_app.transcript.load import LoadedMessage
 
 PAGE_SIZE = 25
-BUILD_SECONDS = 45  # a tool waits for a build; clients time out after a minute
+BUILD_SECONDS = 45  # the longest wait of the tool for a build; clients time out after a minute
 BUILD_POLL_SECONDS = 0.5
 
 INSTRUCTIONS = (
@@ -85,13 +83,13 @@ server = MCPServer(
     "memory",
     title="Memory platform",
     instructions=INSTRUCTIONS,
-    # Values are looked up in the database and never used as paths, and an id may start with "x:".
+    # Ids may look like absolute paths, such as "x:". They are looked up in the database, never on disk.
     resource_security=ResourceSecurity(reject_absolute_paths=False),
 )
 
 
 def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
-    """Register a resource. The answer is the same for missing resources and those of other people."""
+    """Register a resource. A resource of another person is reported as not found, like a missing one."""
 
     def register(read: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(read)
@@ -120,7 +118,7 @@ def _read(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
-    """Register a tool. Errors of the API become tool errors, which the model can read."""
+    """Register a tool. The API's errors become tool errors, which the model can read."""
 
     def register(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(work)
@@ -133,7 +131,6 @@ def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, Awaitabl
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Run a tool's work in a thread."""
     try:
         return await in_mcp_thread(_with_tool_errors, work)
     except Refused as error:
@@ -142,7 +139,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 @database_work
 def _with_tool_errors(work: Callable[[], T]) -> T:
-    """Run the work. Convert errors of the API to tool errors."""
+    """Run a tool's work. Convert the API's errors to tool errors."""
     try:
         return cast(T, all_without_unseen(work()))
     except OperationalError as error:
@@ -152,7 +149,7 @@ def _with_tool_errors(work: Callable[[], T]) -> T:
 
 
 def _reasons(error: APIException) -> str:
-    """Return what is wrong, field by field."""
+    """Return the reasons of an error as one line, with the names of the fields."""
     errors = flatten_errors(error.detail)
     return "; ".join(f"{item.attr}: {item.detail}" if item.attr else item.detail for item in errors)
 
@@ -224,10 +221,10 @@ def entity(entity_id: str) -> dict[str, Any]:
 
 
 def _uuid(text: str) -> UUID:
-    """Return the id in a URI or an argument.
+    """Parse an id from a URI or an argument.
 
     Raises:
-        NotFound: it is not an id.
+        NotFound: the text is not an id.
     """
     try:
         return UUID(text)
@@ -259,7 +256,7 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
         raise NotFound
     with CURRENT.get().reading() as user:
         there = session_or_404(user, session_id).messages.for_user(user).believed()
-        turns = [there.turns(), there.archived()]  # each has a separate index
+        turns = [there.turns(), there.archived()]  # two queries, because each has its own index
         named = [found.filter(sequence=int(sequence)).annotate(moment_key=F("moment__key")) for found in turns]
         turn = named[0].first() or named[1].first()
         if turn is None or user is None:
@@ -310,7 +307,7 @@ def search_long_term_memory(
 
 
 class _ContextInput(ContextInput):
-    """The input over REST, except that an assistant doesn't need to know about sessions."""
+    """The input of the REST API, but with an optional session."""
 
     session_id = PublicIdField(default="")
 
@@ -428,7 +425,7 @@ async def build_moments(session_id: str, context: Context, force: bool = False) 
         force: build moments even if the thresholds are not reached.
     """
     if ends := request_deadline():
-        ends.lift()  # the tool waits for the job
+        ends.lift()  # the request's deadline would end the wait for the job
     job = await _in_thread(partial(_requested_build, session_id, force))
     deadline = asyncio.get_running_loop().time() + BUILD_SECONDS
     while job["status"] in Job.OPEN and asyncio.get_running_loop().time() < deadline:

@@ -38,7 +38,6 @@ class Command(RefusingCommand):
 
 
 def _not_taken(job: Job) -> str:
-    """Return why a job can't run now."""
     if job.is_held:
         return f"Job {job.job_id} is waiting for its engine. {job.error}"
     if job.status == Job.Status.QUEUED:

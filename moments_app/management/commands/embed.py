@@ -10,12 +10,12 @@ from moments_app.engines import embedder_name, embedding_model
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.engine_call import cost_of
 from moments_app.recall import embed
-from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
+from moments_app.recall.request_vectors import Text, Vectors, vectors_side_by_side
 from sessions_app.text.length import estimate_tokens
 
-TRIES = 5  # attempts of a batch while the endpoint is overloaded
-SAMPLE = 200  # texts of each kind whose tokens are counted
-PAUSE = 5.0  # seconds until the next attempt, if the endpoint names no time
+TRIES = 5  # maximum consecutive attempts of a batch
+SAMPLE = 200  # texts of each kind that are sampled to estimate tokens
+PAUSE = 5.0  # seconds until a retry, if the endpoint names no time
 
 
 class Command(BaseCommand):
@@ -48,7 +48,6 @@ class Command(BaseCommand):
         return f"{model}: {made:,} embedded, {self._left(model)}, {state}."
 
     def _left(self, model: EmbeddingModel) -> str:
-        """Return how many texts have no vector, or that all have one."""
         filled = embed.filled(model)
         waiting, refused = (sum(getattr(row, name) for row in filled) for name in ("waiting", "refused"))
         parts = [f"{waiting:,} waiting"] if waiting else []
@@ -58,7 +57,7 @@ class Command(BaseCommand):
         return ", ".join(parts) or "complete"
 
     def _model(self, name: str | None, dimensions: int | None, *, wants_new: bool) -> EmbeddingModel:
-        """Return the model to fill. If the model in use is requested, it gets the configured recipe."""
+        """Return the model to fill. `--activate` with the model in use means that model with the configured recipe."""
         if not name and not dimensions:
             model = EmbeddingModel.objects.in_use()
             if not wants_new:
@@ -71,7 +70,7 @@ class Command(BaseCommand):
         return EmbeddingModel.objects.ensure(name, dimensions, concurrently=True)
 
     def _say_cost(self, model: EmbeddingModel) -> None:
-        """Print an estimate before anything is sent. The command can be stopped here and run again later."""
+        """Print an estimate of the cost before any text is sent. The operator can still interrupt the command."""
         texts, tokens = 0, 0.0
         for kind in embed.kinds():
             missing = embed.without_vector(kind, model)

@@ -1,4 +1,4 @@
-"""The operator's lists: a module for each entry of the sidebar."""
+"""The admin's lists: one module per entry of the sidebar."""
 
 from moments_app.operator.admin.atom import EntityAdmin, KnownPersonAdmin, MemoryAtomAdmin, StoredItemAdmin
 from moments_app.operator.admin.correction import ContradictionAdmin, CorrectionAdmin, RetractionAdmin

@@ -20,21 +20,21 @@ from moments_app.streams.add_atoms import note_growth
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
 from sessions_app.admin.links import change_url, link_column
-from sessions_app.admin.views.base import FormPage, actor_of, first_of, may_see
+from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 
-SEARCHED = 20_000  # newest items to search, if neither a person nor a stream is selected
-FOUND = 1_000  # maximum items, and people
+SEARCHED = 20_000  # maximum items to search, newest first, if neither a person nor a stream is selected
+FOUND = 1_000  # maximum items or people in a search result
 COLORS = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
-# Columns that are read from the text.
+# Columns that `describe` reads from the content.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
 LINKS_SHOWN = 100
 FACTS_SHOWN = 50
 
 
 class StateFilter(admin.ChoicesFieldListFilter):
-    """The states in the words of the admin."""
+    """A filter that shows the admin's names of the states."""
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         every, *states = super().choices(changelist)
@@ -66,7 +66,7 @@ class MemoryAtomAdmin(PageAdmin):
         return queryset.select_related("stream__user", "stream__session")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Add the stream's name if the list shows the items of one stream."""
+        """Add the stream's name if all items are from one stream."""
         of_stream = {"of_stream": stream_named(request, "stream__id__exact")}
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | of_stream)
         return response
@@ -74,7 +74,7 @@ class MemoryAtomAdmin(PageAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Add the name of the stream that the item is for, if the operator comes from its page."""
+        """Add the stream's name if the operator comes from its page."""
         of_stream = {"of_stream": stream_named(request, "stream")}
         response: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | of_stream)
         return response
@@ -95,7 +95,7 @@ class MemoryAtomAdmin(PageAdmin):
             return queryset, False
         if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
             return queryset.matching(term), False  # type: ignore[attr-defined]
-        # Search by the few primary keys found. In a single statement, each half of the condition would scan all
+        # Search by the primary keys found, which are few. In a single query, each half of the condition would scan all
         # rows.
         people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
         floor = MemoryAtom.objects.order_by("-pk").values_list("pk", flat=True)[SEARCHED - 1 : SEARCHED].first() or 0
@@ -104,7 +104,7 @@ class MemoryAtomAdmin(PageAdmin):
         return queryset.filter(Q(user__in=people) | Q(pk__in=found)), False
 
     def has_change_permission(self, request: HttpRequest, obj: MemoryAtom | None = None) -> bool:
-        """Forbid changes to items that are no longer in memory, and to the wording of a release, which is signed."""
+        """Forbid changes to items that are no longer in memory, and to released wordings, which are signed."""
         is_kept = obj is None or (obj.state == MemoryAtom.State.ACTIVE and not hasattr(obj, "release"))
         return is_kept and bool(super().has_change_permission(request, obj))
 
@@ -112,16 +112,16 @@ class MemoryAtomAdmin(PageAdmin):
         return False  # items are evicted, not deleted, so that former contexts can be explained
 
     def save_model(self, request: HttpRequest, obj: MemoryAtom, form: Any, change: bool) -> None:
-        """Pin the operator's text, so that the next context includes it."""
+        """Save the item. Pin it if the operator wrote the text, so that every context includes it."""
         cause = Cause(actor_of(request))
         if not change:
             obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
-        # Lock the user before the stream and the item, in the common lock order.
+        # Lock the user first, to keep to the common order of locks.
         lock_rows(UserProfile.objects.filter(pk__in=[obj.user_id] if obj.user_id else []))
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written
         if is_written:
-            obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # read again from the new text
+            obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # `describe` reads them again
         obj.valid_until = None
         obj.describe()
         was_about = obj.about_id
@@ -137,7 +137,7 @@ class MemoryAtomAdmin(PageAdmin):
         note_growth(obj, requested_by=cause.actor)
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
-        """Go back to the stream that the item was added to."""
+        """Return to the stream's page."""
         response: HttpResponse = super().response_add(request, obj, post_url_continue)
         is_plain = "_continue" not in request.POST and "_addanother" not in request.POST
         return HttpResponseRedirect(change_url(obj.stream)) if is_plain else response
@@ -170,7 +170,7 @@ class MemoryAtomAdmin(PageAdmin):
 
 
 class EntityForm(FormPage[Entity]):
-    """The page of an entity, with its author and the links that lead to it."""
+    """The page of an entity, with its author, and the links from other entities."""
 
     after = "operator/entities/links.html"
 

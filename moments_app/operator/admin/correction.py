@@ -1,4 +1,4 @@
-"""The lists of corrections, of contradictions that need an answer, and of retractions."""
+"""The lists of corrections, contradictions and retractions."""
 
 from django.contrib import admin
 from django.core.cache import cache
@@ -17,10 +17,10 @@ from moments_app.operator.views.fact import (
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
 from sessions_app.admin.actors import AskedForAdmin, actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.views.base import asks_first
+from sessions_app.admin.views import asks_first
 from sessions_app.limited_operators import scope_key
 
-COUNTED, KEPT = 100, 30  # counted questions, and seconds for which their number is cached
+COUNTED, KEPT = 100, 30  # maximum number to count, and seconds to cache it
 
 
 @admin.register(Correction)
@@ -37,7 +37,6 @@ class CorrectionAdmin(AskedForAdmin):
     fields = (("user", "kind"), "before", "after", ("valid_until", "by"), ("created_at", "undone_at"))
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change corrections to undo them."""
         return request.user.has_perm("moments_app.change_correction")
 
 
@@ -60,12 +59,11 @@ class ContradictionAdmin(ReadOnlyAdmin):
         return question.later.attribute or question.later.atom_type
 
     def has_answer_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change contradictions to answer them."""
         return request.user.has_perm("moments_app.change_contradiction")
 
 
 def waiting(request: HttpRequest) -> str:
-    """Return the number of open questions for the sidebar of each page; blank for none."""
+    """Return the number of open questions for the sidebar; blank if there are none."""
     number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", _number_waiting, KEPT) or 0
     return f"{COUNTED}+" if number > COUNTED else str(number or "")
 
@@ -101,11 +99,9 @@ class RetractionAdmin(AskedForAdmin):
 
     @admin.display(description="User", ordering="user")
     def whose(self, retraction: Retraction) -> str:
-        """Return the person, or the shard whose users saw the item."""
         return str(retraction.user or retraction.stream)
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change retractions to undo them."""
         return request.user.has_perm("moments_app.change_retraction")
 
     @admin.action(description="Undo selected retractions", permissions=["undo"])

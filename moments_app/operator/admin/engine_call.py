@@ -1,7 +1,4 @@
-"""Model calls: the list, the page of a call with the texts of a failed one, and the cost of all calls.
-
-Also the models that have vectors.
-"""
+"""The lists of engine calls and of embedding models, the page of a call, and the costs of all calls."""
 
 from collections.abc import Collection, Iterator
 from functools import partial
@@ -32,17 +29,17 @@ from sessions_app.admin.base import (
     ReadOnlyAdmin,
     one_line,
 )
-from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
+from sessions_app.admin.views import FormPage, OperatorPage, RowAction
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
 from sessions_app.templatetags.readable import in_words
 
-KEPT_SECONDS = 300  # summing a month of calls takes a second
-COUNTED = 1_000  # jobs
+KEPT_SECONDS = 300  # because adding up a month of calls takes a second
+COUNTED = 1_000  # maximum jobs to count
 
 
 class CallForm(FormPage[EngineCall]):
-    """A call, with the texts of a failed one for operators who may read people's memory."""
+    """The page of a call. Operators who may read memory see the texts of a failed call."""
 
     before = "operator/calls/exchange.html"
 
@@ -75,8 +72,6 @@ class SiteCost(OperatorPage):
 
 
 class OutcomeFilter(admin.SimpleListFilter):
-    """Successful or failed."""
-
     title = "outcome"
     parameter_name = "ok"
 
@@ -93,7 +88,6 @@ class FailureKindFilter(NewestValuesFilter):
     title = "kind of failure"
 
     def choices(self, changelist: Any) -> Iterator[Any]:
-        """Show the kinds in words."""
         first, *others = super().choices(changelist)
         yield first
         yield from ({**choice, "display": in_words(str(choice["display"]))} for choice in others)
@@ -107,7 +101,7 @@ class FailureKindFilter(NewestValuesFilter):
 
 
 class PersonFilter(ExactFilter):
-    """Calls for one person, found by the person's newest jobs, because jobs and their calls have indexes."""
+    """Calls for one person. To use indexes, they are found by the person's newest jobs."""
 
     title, parameter_name, lookup = "user_id", "user_id", "pk__in"
     JOBS = 1_000
@@ -145,7 +139,9 @@ class EngineCallAdmin(LogAdmin):
     views = (SiteCost,)
     readonly_fields = ("called_at", "what", "outcome", "took", "tokens", "cost", "job_link")
 
-    @display(description="Outcome", label={"answered": "success", "failed": "danger"})  # type: ignore[untyped-decorator]
+    @display(  # type: ignore[untyped-decorator]
+        description="Outcome", label={"answered": "success", "failed": "danger"}
+    )
     def outcome(self, call: EngineCall) -> tuple[str, str]:
         return ("answered", "answered") if call.ok else ("failed", in_words(call.error_kind) or "failed")
 
@@ -214,7 +210,7 @@ def _progress(model: EmbeddingModel) -> dict[str, Any]:
 
 
 def embedding_state() -> dict[str, Any]:
-    """Return whether texts are embedded, and what the model in use still has to embed."""
+    """Return the state of embeddings, and the progress of the active model."""
     model = EmbeddingModel.objects.active().first()
     return {
         "is_on": settings.EMBEDDING.is_on,
@@ -224,7 +220,6 @@ def embedding_state() -> dict[str, Any]:
 
 
 def _jobs() -> dict[str, int]:
-    """Count open and failed jobs with one statement."""
     own = Job.objects.filter(process=Embed.name).order_by().values_list("status", flat=True)
     failed = own.filter(status=Job.Status.FAILED)[:COUNTED]
     found = list(own.filter(status__in=Job.OPEN)[:COUNTED].union(failed, all=True))
@@ -244,10 +239,9 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     form_page = EmbeddingModelForm
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change jobs to queue more of them."""
         return request.user.has_perm("moments_app.change_job")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Add the progress of the model in use to the list."""
+        """Add the progress of the active model."""
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | embedding_state())
         return response

@@ -1,8 +1,7 @@
-"""The list of failures, grouped by cause, below the state of the providers and lanes; and the list of circuits.
+"""The list of failures by cause, with the state of providers and lanes above it, and the list of circuits.
 
-The page of a failure shows its incidents, calls and unfinished jobs, which can be retried.
-
-Circuits show which engines are not called, since when, why, and what waits for them.
+The page of a failure shows its incidents, calls and unfinished jobs, and operators can retry the jobs. Circuits show
+which engines are not called, since when and why, and the jobs that wait for them.
 """
 
 from collections.abc import Sequence
@@ -27,17 +26,17 @@ from moments_app.reports.incidents import Incident, incidents_of
 from moments_app.reports.waiting import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.admin.views.base import FormPage, RowAction, asks_first, may_see
+from sessions_app.admin.views import FormPage, RowAction, asks_first, may_see
 from sessions_app.models import Session
 
 SHOWN = 20  # maximum jobs, and maximum calls
-SHARED = 5  # people, and prompt versions, with the most failures
-BAR = 480  # width of the strip, in its own units
+SHARED = 5  # maximum people and prompt versions: those with the most failures
+BAR = 480  # width of the chart in SVG units
 CHANGE_CIRCUIT = "moments_app.change_circuit"
 RETRY_WARNING = f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now."
-# For operators who may change circuits.
+# Appended for operators who may change circuits.
 PROBE_WARNING = " If the circuit of their engine is open, one job tries the engine."
-# For each process: words for the turns not yet remembered, and the counter of a session's remembered turns.
+# For each process: a description of the turns that it has not processed, and the counter of processed turns.
 NOT_REMEMBERED = {
     "build_moments": ("turns without a moment", "built_message_count"),
     "form_memories": ("turns not searched for facts", "formed_message_count"),
@@ -48,7 +47,7 @@ HELD_SHOWN = 20
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour of the strip with its bar: the position in the strip's units, and the height in percent."""
+    """An hour of the chart: the position of its bar in SVG units, and the height in percent."""
 
     at: datetime
     count: int
@@ -57,7 +56,6 @@ class Hour:
 
     @property
     def top(self) -> float:
-        """The top of its bar."""
         return 100 - self.height
 
 
@@ -70,18 +68,15 @@ class Shown:
 
     @property
     def others(self) -> list[FailureGroup]:
-        """The incident's other failures."""
         return [each for each in self.incident.failures if each != self.failure]
 
     @property
     def retry_button(self) -> str:
-        """The label of the button that retries its jobs; blank if it has none."""
         jobs = self.incident.by_failure.total()
         return f"Retry {jobs:,} job{pluralize(jobs)}" if jobs else ""
 
 
 def strip_of(hours: Sequence[tuple[datetime, int]]) -> list[Hour]:
-    """Return one bar for each hour."""
     most, width = max((count for _, count in hours), default=0) or 1, BAR / STRIP_HOURS
     return [Hour(at, count, number * width, 100 * count / most) for number, (at, count) in enumerate(hours)]
 
@@ -127,7 +122,7 @@ class FailureForm(FormPage[FailureGroup]):
         return named.annotate(calls=Count("pk")).order_by("-calls")[:SHARED]
 
     def _not_remembered(self, stalled: Any) -> str:
-        """Return a sentence about turns that aren't remembered because of the failure; blank if they aren't counted."""
+        """Describe the turns that are not remembered because of the failure; blank if they aren't counted."""
         if self.row.process not in NOT_REMEMBERED:
             return ""
         words, done = NOT_REMEMBERED[self.row.process]
@@ -144,7 +139,7 @@ class SteerFailure(RowAction[FailureGroup]):
 
     def change(self, failure: FailureGroup) -> str:
         key = self.request.POST.get("incident")
-        shown = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # circuits are part of the key
+        shown = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # the keys of incidents include circuits
         incident = next((each for each in shown if each.key == key), None)
         if incident is None:
             messages.error(self.request, "This incident is over, so nothing was changed.")
@@ -152,7 +147,7 @@ class SteerFailure(RowAction[FailureGroup]):
         return self.steer(failure, incident)
 
     def steer(self, failure: FailureGroup, incident: Incident) -> str:
-        """Change an incident, and return the URL to redirect to."""
+        """Change the incident. Return the URL to redirect to."""
         raise NotImplementedError
 
 
@@ -247,12 +242,11 @@ class FailureGroupAdmin(ReadOnlyAdmin):
         return []  # the page doesn't use Django's fields
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change jobs to retry and mute. Rows can't be edited."""
         return request.user.has_perm("moments_app.change_job")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Add the state of providers and lanes to the list."""
-        sees_providers = may_see(request, Circuit)  # they are global, while failures belong to people
+        sees_providers = may_see(request, Circuit)  # providers are global, while failures belong to applications
         shown: dict[str, Any] = {"sees_providers": sees_providers, "lanes": lane_states()}
         shown["providers"] = provider_states() if sees_providers else []
         shown["may_change"] = request.user.has_perm("moments_app.change_circuit")
@@ -347,12 +341,10 @@ class CircuitAdmin(ReadOnlyAdmin):
         return super().get_queryset(request).with_held()  # type: ignore[no-any-return]
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change circuits to control them. Rows can't be edited."""
         return request.user.has_perm("moments_app.change_circuit")
 
     @admin.action(description="Try selected circuits now", permissions=["steer"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
-        """Send the next probe of each circuit now."""
         TryCircuit.change_each(self, request, queryset)
 
     @admin.action(description="Close selected circuits", permissions=["steer"])
@@ -361,7 +353,6 @@ class CircuitAdmin(ReadOnlyAdmin):
         button="Close these circuits",
     )
     def close(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
-        """Make all jobs that the circuits hold due now."""
         CloseCircuit.change_each(self, request, queryset)
 
     @display(description="State", label={"closed": "success", "open": "danger"})  # type: ignore[untyped-decorator]

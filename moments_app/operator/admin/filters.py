@@ -1,4 +1,4 @@
-"""Filters that show terms of the code in the words of the admin."""
+"""Filters that show the admin's words instead of the code's."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from sessions_app.admin.base import NewestValuesFilter
 
 
 class KindFilter(admin.ChoicesFieldListFilter):
-    """The choices of a field whose name is a term of the code."""
+    """The choices of a field, in the admin's words."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -18,7 +18,7 @@ class KindFilter(admin.ChoicesFieldListFilter):
 
 
 class TitleFilter(NewestValuesFilter):
-    """Rows of a process, or of a purpose of model calls, by its title."""
+    """The choices of a field with names of processes or purposes, by title."""
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         first, *others = super().choices(changelist)

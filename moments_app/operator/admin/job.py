@@ -1,4 +1,4 @@
-"""Jobs: the list, the page of a job, and actions to retry and to cancel it. Also the schedules of django-q2."""
+"""The list of jobs, the page of a job, and the actions to retry and cancel it. Also the list of schedules."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -25,12 +25,12 @@ from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line
 from sessions_app.admin.event import WRITTEN
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, asks_first
+from sessions_app.admin.views import FormPage, RowAction, asks_first
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.event import named_actor
 from sessions_app.people.provenance import declared
 
-FOUND_BY_NAME = 50  # maximum people and sessions whose names start with the search term
+FOUND_BY_NAME = 50  # maximum people and maximum sessions that a search by name finds
 STATE_LABELS = {
     "due": "info",
     "waiting": "warning",
@@ -53,18 +53,18 @@ STATES: dict[str, tuple[str, Callable[[JobQuerySet], JobQuerySet]]] = {
     "cancelled": ("Cancelled", lambda jobs: jobs.cancelled()),
     "skipped": ("Skipped or cancelled", lambda jobs: jobs.filter(status=Job.Status.SKIPPED)),
 }
-COUNTED = 100  # failed jobs
-LEFT_SHOWN = 50  # rows of each kind that a job created
+COUNTED = 100  # maximum failed jobs to count
+LEFT_SHOWN = 50  # maximum rows of each kind that a job created
 CALLS_SHOWN = 200
-# For each process, the session's counter of the turns that it has read.
+# For each process, the session field with the last turn that it has processed.
 PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarised_to"}
-FOR_EVER = -1  # of a schedule's repeats
+FOR_EVER = -1  # value of a schedule's `repeats`
 
 WRITTEN["process"] = title_of
 
 
 def state_of(job: Job) -> str:
-    """Return the state that the job's status and times imply, as in the list's filter."""
+    """Return the job's state, as a key of `STATES`."""
     if job.status == Job.Status.QUEUED:
         return "held" if job.is_held else "due" if job.is_due else "waiting"
     if job.status == Job.Status.PROCESSING:
@@ -95,7 +95,7 @@ class JobForm(FormPage[Job]):
         }
 
     def _left(self) -> Iterator[tuple[str, list[tuple[str, Model]]]]:
-        """Yield the titles of tables with rows that the job created, and the first of these rows with their pages."""
+        """Yield titles of tables, each with the rows that the job created, and their pages."""
         for table in (each.model for each in declared() if each.made_by and admin.site.is_registered(each.model)):
             if any(column.name == "job" for column in table._meta.concrete_fields):
                 made = self.seen(table._default_manager.filter(job=self.row)).order_by("pk")
@@ -126,7 +126,7 @@ class CancelJob(RowAction[Job]):
 
 
 def unread_turns(job: Job) -> tuple[int, int] | None:
-    """Return the first and last turn that a failed job left unread; None if they aren't counted."""
+    """Return the first and last turn that the job has not processed; None if they aren't counted."""
     session = job.session
     if session is None or job.process not in PROGRESS or job.status == Job.Status.COMPLETED:
         return None
@@ -139,14 +139,12 @@ def _json(value: Any) -> str:
 
 
 def failed_jobs(request: HttpRequest) -> str:
-    """Return the number of failed jobs for the sidebar; blank for none."""
+    """Return the number of failed jobs for the sidebar; blank if there are none."""
     number = Job.objects.filter(status=Job.Status.FAILED)[:COUNTED].count()
     return f"{COUNTED - 1}+" if number == COUNTED else str(number or "")
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Jobs by a state that follows from their status and times."""
-
     title = "state"
     parameter_name = "state"
 
@@ -195,7 +193,6 @@ class JobAdmin(LogAdmin):
         return (_found(queryset, term) if term else queryset), False
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change jobs to control them. Rows can't be edited."""
         return request.user.has_perm("moments_app.change_job")
 
     @admin.action(description="Retry selected jobs that failed or were cancelled", permissions=["steer"])
@@ -204,7 +201,7 @@ class JobAdmin(LogAdmin):
         button="Retry these jobs",
     )
     def retry(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        """Give each job a new set of attempts. Report the jobs that could not be retried, and why."""
+        """Retry each job. Report the jobs that could not be retried."""
         RetryJob.change_each(self, request, queryset)
 
     @admin.action(description="Cancel selected queued or running jobs", permissions=["steer"])
@@ -226,7 +223,7 @@ class JobAdmin(LogAdmin):
 
     @admin.display(description="About")
     def about(self, job: Job) -> str:
-        shared = job.stream.name if job.stream else ""  # only shared memory has a name; a person's text is the user's
+        shared = job.stream.name if job.stream else ""  # the name of a shared memory; other streams have none
         named = [(part,) for part in (job.user, job.session, shared) if part]
         return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
 
@@ -253,7 +250,7 @@ class JobAdmin(LogAdmin):
 
 
 def _found(jobs: QuerySet[Job], term: str) -> QuerySet[Job]:
-    """Find a job by its id, otherwise by the start of a person's or session's name. Uses indexes."""
+    """Find jobs by id, otherwise by the start of a person's or session's name. Use indexes."""
     digits = term.replace("-", "")
     if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
         return jobs.filter(job_id=digits)
@@ -279,17 +276,14 @@ class ScheduleAdmin(ReadOnlyAdmin):
         return with_runs(super().get_queryset(request))
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change schedules to pause and resume them. What they run can't be changed."""
         return request.user.has_perm("django_q.change_schedule")
 
     @admin.action(description="Pause selected schedules", permissions=["steer"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Pause the schedules until an operator resumes them."""
         self._set_repeats(request, queryset, PAUSED, "Paused.")
 
     @admin.action(description="Resume selected schedules", permissions=["steer"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Resume the schedules from their next run on."""
         self._set_repeats(request, queryset, FOR_EVER, "Resumed.")
 
     def _set_repeats(self, request: HttpRequest, queryset: QuerySet[Any], repeats: int, entry: str) -> None:
@@ -325,7 +319,9 @@ class ScheduleAdmin(ReadOnlyAdmin):
             return f"every {schedule.minutes} min"
         return f"{schedule.get_schedule_type_display().lower()} at {schedule.next_run:%H:%M} UTC"
 
-    @display(description="State", label={"on": "success", "paused": "warning", "overdue": "danger"})  # type: ignore[untyped-decorator]
+    @display(  # type: ignore[untyped-decorator]
+        description="State", label={"on": "success", "paused": "warning", "overdue": "danger"}
+    )
     def state(self, schedule: Any) -> str:
         if schedule.repeats == PAUSED:
             return "paused"

@@ -1,6 +1,6 @@
-"""Moments: the list, the page of a moment next to its source turns, and the chain of a person's moments.
+"""The list of moments, the page of a moment next to its source turns, and the chain of a person's moments.
 
-The chain uses keyset pagination: a section is found by one of its moments, so all sections cost the same.
+The chain uses keyset pagination: a page starts at a moment, so all pages cost the same.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,17 +24,17 @@ from moments_app.models.moment import CHAIN_ORDER, WRITTEN, MomentQuerySet
 from moments_app.moments.delete import delete_moment
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.transcript import entries
+from sessions_app.admin.access_log import people_of
 from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by
 from sessions_app.admin.links import CHIPS, link_column, list_url, titled
-from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
+from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
 from sessions_app.models import Message, UserProfile
 
 LATER = 8  # moments after the open one
 EARLIER = 16  # moments before the open one
 PAGE = 25
 GAP = timedelta(hours=1)
-HUES = 8  # colors that distinguish sessions
+HUES = 8  # number of colors for sessions
 NODE = 22  # position of a row's node, in pixels from the top
 SOURCE_TURNS = 200
 CALLS_SHOWN = 5
@@ -54,15 +54,15 @@ ABOVE, BELOW, THROUGH = Span("0", str(NODE)), Span(str(NODE), "100%"), Span("0",
 
 @dataclass(frozen=True)
 class Step:
-    """A row of the timeline.
+    """A row of the chain.
 
     Args:
         is_open: whether it is shown next to its source turns.
         begins_session: whether the row above has another session.
-        from_later, to_earlier: the lines to the rows above and below, if the moments are linked.
+        from_later, to_earlier: whether to draw lines to the rows above and below, because the moments are linked.
         gap: the time between this moment and the one below; blank if it is short.
-        lane: the line of the open moment's links that passes or ends here.
-        is_linked: whether the open moment names this one, or is named by it.
+        lane: the part of the line that connects the open moment with the moments linked to it; None for no line.
+        is_linked: whether the open moment links to this one, or this one to it.
     """
 
     moment: Moment
@@ -76,17 +76,17 @@ class Step:
 
     @property
     def hue(self) -> int:
-        """The number of its session's color."""
         return (self.moment.source_session_id or 0) % HUES
 
 
 @dataclass(frozen=True)
 class ChainSection:
-    """Consecutive moments of a person's chain, newest first.
+    """A section of a person's chain, newest moments first.
 
     Args:
-        moments: the shown moments, and one more at each end where more follow.
-        first, end: of the shown moments, as positions.
+        moments: the shown moments, plus one at each end if there are more.
+        first, end: the range of the shown moments in `moments`.
+        opened: the open moment, if any.
     """
 
     moments: Sequence[Moment]
@@ -96,7 +96,6 @@ class ChainSection:
 
     @property
     def steps(self) -> list[Step]:
-        """One row for each shown moment."""
         return [self._step(position) for position in range(self.first, self.end)]
 
     @property
@@ -111,12 +110,10 @@ class ChainSection:
 
     @property
     def next(self) -> Moment | None:
-        """The moment after the open one."""
         return self._beside(-1)
 
     @property
     def previous(self) -> Moment | None:
-        """The moment before the open one."""
         return self._beside(1)
 
     def _beside(self, distance: int) -> Moment | None:
@@ -142,7 +139,7 @@ class ChainSection:
 
     @cached_property
     def _linked(self) -> set[int]:
-        """Positions of moments that the open one names or that name it."""
+        """The positions of moments that the open one links to, or that link to it."""
         if self.opened is None:
             return set()
         named, key = self.opened.previous_moment_keys, self.opened.key
@@ -158,10 +155,10 @@ class ChainSection:
 
 
 def around(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Read an open moment and the moments around it.
+    """Return the section around a moment, which is open.
 
     Args:
-        until: excludes later moments; None: excludes nothing.
+        until: the maximum end of later moments; None for no limit.
     """
     later = list(_by(until).later_than(moment)[: LATER + 1])
     earlier = list(_shown().earlier_than(moment)[: EARLIER + 1])
@@ -170,13 +167,13 @@ def around(moment: Moment, until: datetime | None = None) -> ChainSection:
 
 
 def earlier_than(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Read a page of the moments before a moment, excluding moments later than `until`."""
+    """Return the section before a moment."""
     chain = [moment, *_shown().earlier_than(moment)[: PAGE + 1]]
     return ChainSection(chain, 1, min(len(chain), PAGE + 1))
 
 
 def later_than(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Read a page of the moments after a moment, up to `until`."""
+    """Return the section after a moment, up to `until`."""
     later = list(_by(until).later_than(moment)[: PAGE + 1])
     return ChainSection([*reversed(later), moment], max(len(later) - PAGE, 0), len(later))
 
@@ -198,7 +195,7 @@ def _gap(below: Moment, moment: Moment) -> str:
     return timesince(below.ends_at, moment.starts_at) if is_long else ""
 
 
-SECTIONS = {"at": around, "before": earlier_than, "after": later_than}  # by the name in the URL
+SECTIONS = {"at": around, "before": earlier_than, "after": later_than}  # by the parameter in the URL
 
 
 class MomentForm(FormPage[Moment]):
@@ -237,7 +234,6 @@ class Chain(OperatorPage):
 
     @cached_property
     def person(self) -> UserProfile:
-        """The person of the URL."""
         return get_object_or_404(UserProfile, pk=self.kwargs["user_pk"])
 
     def get_title(self) -> str:
@@ -254,11 +250,10 @@ class Chain(OperatorPage):
         return shown | (read(self, section.opened) if section and section.opened else {})
 
     def people(self) -> Collection[int]:
-        """Return the person of the chain."""
         return people_of(self.person)
 
     def _section_asked_for(self, moments: MomentQuerySet, until: datetime | None) -> ChainSection | None:
-        """Read the section around the moment that the URL names, if it is one of the person's moments."""
+        """Return the section that the URL requests, if its moment is one of the person's."""
         for name, section in SECTIONS.items():
             pk = self.number(name)
             if pk is not None and (moment := moments.filter(pk=pk).first()):
@@ -267,7 +262,7 @@ class Chain(OperatorPage):
 
 
 def read(view: OperatorView, moment: Moment) -> dict[str, Any]:
-    """Read a moment with the moments it names, and with its turns if the operator of the view may see turns."""
+    """Return the template context of a moment: previous moments, and source turns that the operator may see."""
     own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
     named = {previous.key: previous for previous in own}
     turns = view.seen(Message.objects.filter(user_id=moment.user_id, moment=moment).in_order())
@@ -282,20 +277,14 @@ def read(view: OperatorView, moment: Moment) -> dict[str, Any]:
 
 
 class CategoryFilter(ExactFilter):
-    """Moments of a category."""
-
     title, parameter_name, lookup = "category", "category", "category"
 
 
 class TopicFilter(TagFilter):
-    """Moments with a topic."""
-
     title, parameter_name, lookup = "topic", "topic", "topic_tags__contains"
 
 
 class EmotionFilter(TagFilter):
-    """Moments with an emotion."""
-
     title, parameter_name, lookup = "emotion", "emotion", "emotion_tags__contains"
 
 
@@ -328,7 +317,7 @@ class MomentAdmin(PageAdmin):
         return named.defer("search_vector")
 
     def get_ordering(self, request: HttpRequest) -> Sequence[str]:
-        """Sort by time. Sort one person's moments by their chain, which has an index."""
+        """Sort by time. For one person, sort as in the chain, which has an index."""
         is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
         return CHAIN_ORDER if is_of_one else self.ordering
 
@@ -349,7 +338,7 @@ class MomentAdmin(PageAdmin):
         delete_moment(obj, actor=actor_of(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Moment]) -> None:
-        for moment in queryset:  # one by one: each deletion closes the gap in the chain
+        for moment in queryset:  # one by one, because each deletion closes the gap in the chain
             self.delete_model(request, moment)
 
     @admin.display(description="Moment", ordering="key")
@@ -358,7 +347,6 @@ class MomentAdmin(PageAdmin):
 
     @admin.display(description="Topics")
     def topics(self, moment: Moment) -> SafeString:
-        """Return the topics with links to their moments."""
         tags = moment.topic_tags[:CHIPS]
         links = format_html_join(
             " ", '<a class="rem-tag" href="{}">{}</a>', ((list_url(Moment, topic=tag), tag) for tag in tags)

@@ -1,6 +1,6 @@
-"""The list of prompts, and their editor with help, versions and their differences, and the active version.
+"""The list of prompts, their editor, the comparison of versions, and the activation of a version.
 
-The help says for each purpose of a prompt when it is used, what the engine receives, and what it must answer.
+For each purpose, the editor has a help text: when the prompt is used, what the engine receives, and what it answers.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ from moments_app.streams.formation import MAX_TURNS
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import page_url
-from sessions_app.admin.views.base import RowPage, first_of
+from sessions_app.admin.views import RowPage, first_of
 from sessions_app.limited_operators import is_limited
 from sessions_app.text.length import estimate_tokens
 
@@ -52,12 +52,12 @@ Purpose = PromptResource.Purpose
 VERSIONS = 50  # per page
 LATEST_CHANGES = 10
 JUNK_DAYS = 30
-MAX_NUMBER = 2**31 - 1  # of a version
+MAX_NUMBER = 2**31 - 1  # maximum number of a version
 
 
 @dataclass(frozen=True)
 class AnswerField:
-    """A field of the answer: its name, its parent fields, and its possible values."""
+    """A field of the answer, with the names of its parents and its limit."""
 
     name: str
     limit: str
@@ -69,10 +69,10 @@ class PromptHelp:
     """The text next to the editor.
 
     Args:
-        use: when the prompt is used, and for what.
-        given: the engine's input in addition to the prompt.
+        use: the use of the prompt.
+        given: what the engine receives in addition to the prompt.
         fields: the fields of the answer.
-        rules: the rules that follow every prompt; blank: this prompt does not instruct an engine.
+        rules: the rules that follow the prompt; blank if no engine reads the prompt.
     """
 
     use: str
@@ -82,7 +82,6 @@ class PromptHelp:
 
 
 def help_for(purpose: str) -> PromptHelp:
-    """Return the help for prompts of this purpose."""
     use, given, answer = _KNOWN[purpose]
     largest = f"{settings.MOMENT_BUILDER.max_input_tokens:,}"
     lines = [line.format(tokens=largest) for line in given]
@@ -168,12 +167,9 @@ def _limit(field: dict[str, Any]) -> str:
 
 
 class TextForm(forms.Form):
-    """A prompt's text."""
-
     content = forms.CharField(label="Text", max_length=MAX_CHARS, strip=False)
 
     def clean_content(self) -> str:
-        """Return the text with normalized line breaks."""
         content: str = self.cleaned_data["content"]
         if not content.strip():
             raise forms.ValidationError(NO_WORD)
@@ -188,15 +184,11 @@ class VersionForm(TextForm):
 
 
 class CompareForm(forms.Form):
-    """Two versions by their numbers."""
-
     old = forms.IntegerField(min_value=1, max_value=MAX_NUMBER)
     new = forms.IntegerField(min_value=1, max_value=MAX_NUMBER)
 
 
 class PromptPage(RowPage[PromptResource]):
-    """A page about a prompt."""
-
     has_trail = True
 
     def context(self) -> dict[str, Any]:
@@ -216,7 +208,7 @@ class PromptPage(RowPage[PromptResource]):
         return {"versions": found, "older": last.number if last else None, "junk": junk, "junk_days": JUNK_DAYS}
 
     def go_back(self, version: PromptVersion | None = None) -> HttpResponseRedirect:
-        """Return to the editor, with a version in it."""
+        """Redirect to the editor, which shows this version."""
         query = {"version": version.number} if version else {}
         return HttpResponseRedirect(page_url(self.row, "change", self.row.pk, **query))
 
@@ -233,7 +225,7 @@ class PromptEditor(PromptPage):
         """Render the page.
 
         Args:
-            form: the submitted form, to continue editing; None: the requested version, the active one, or the newest.
+            form: the submitted form, to correct it. None: start with the requested, the active, or the newest version.
         """
         newest = self.row.versions.first()
         shown = self._version_asked_for() or self.row.active_version or newest
@@ -269,8 +261,8 @@ class Panel:
     """A section that an extra adds to the editor.
 
     Args:
-        template: What the section is rendered with.
-        context: Returns what the template shows.
+        template: the template of the section.
+        context: returns the context of the template.
     """
 
     template: str
@@ -329,7 +321,7 @@ class AddVersion(ChangesVersions):
         return version
 
     def _missed(self, opened: int, newest: PromptVersion) -> list[list[DiffLine]]:
-        """Compare the newest version with the one on which the editor was opened."""
+        """Return the changes between the version on which the editor was opened and the newest one."""
         before = self.row.versions.filter(number=opened).first()
         return line_diff(before.content if before else "", newest.content)
 
@@ -385,11 +377,10 @@ class PromptResourceAdmin(PageAdmin):
         return prompt.active_version.number if prompt.active_version else None
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Include the application if there are several."""
         return (*self.fields, "application") if are_several() else self.fields
 
     def has_change_permission(self, request: HttpRequest, obj: PromptResource | None = None) -> bool:
-        """Forbid changes of global prompts to operators who are limited to some applications."""
+        """Forbid operators who are limited to some applications to change global prompts."""
         is_others = obj is not None and obj.application_id is None and is_limited(request.user)
         return not is_others and bool(super().has_change_permission(request, obj))
 

@@ -1,6 +1,7 @@
-"""The list of releases: items shared from people's memory, who decided to share them, and their state.
+"""The list of releases, and the pages of candidates.
 
-Candidates to release have pages of their own, where an operator rewords and releases them.
+A release is an item that was learned from people and is shared with others. On a candidate's page, an operator rewords
+and releases the item.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,37 +33,35 @@ from moments_app.streams.release import (
     said_the_same,
     source_turns,
 )
+from sessions_app.admin.access_log import people_of
 from sessions_app.admin.actors import actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.links import change_url, page_url
-from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, asks_first, first_of, may_see
+from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, asks_first, first_of, may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile
 
 SEE_ITEMS = "moments_app.view_memoryatom"
-PAGE = 20  # candidates
-COUNTED = 1_000  # people, and candidates
-LISTED = 10  # ages of accounts
-WAITING, KEPT = "candidates-waiting", 30  # cache key of the number of candidates, and seconds until it expires
-STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors
+PAGE = 20  # candidates per page
+COUNTED = 1_000  # maximum people and maximum candidates to count
+LISTED = 10  # maximum ages of accounts to list
+WAITING, KEPT = "candidates-waiting", 30  # cache key of the number of candidates, and seconds to cache it
+STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors of states
 
 
 class WordingForm(forms.Form):
-    """The text to share."""
-
     wording = forms.CharField(max_length=LONGEST, widget=forms.Textarea)
     note = forms.CharField(max_length=2_000, required=False)
 
 
 def waiting(request: HttpRequest) -> str:
-    """Return the number of pending candidates for the sidebar of each page; blank for none."""
+    """Return the number of pending candidates for the sidebar; blank if there are none."""
     number: int = cache.get_or_set(_waiting_key(), _number_waiting, KEPT) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
 
 
 def pending_page(request: HttpRequest) -> str:
-    """Return the address of the pending decisions, if there are any and the operator may see them."""
+    """Return the URL of the pending decisions; blank if there are none, or the operator may not see them."""
     is_shown = request.user.has_perm(SEE_ITEMS) and bool(waiting(request))
     return page_url(Release, Candidates.name) if is_shown else ""
 
@@ -76,7 +75,7 @@ def _number_waiting() -> int:
 
 
 def audience(agent_id: str, application: int) -> str:
-    """Return a sentence that says who sees a shard of one agent, or of every agent of an application."""
+    """Describe who sees a shard: the users of one agent, or of every agent of an application."""
     talking: QuerySet[Any] = UserProfile.objects.filter(application=application)
     if agent_id:
         sessions = Session.objects.filter(user__application=application, agent_id=agent_id)
@@ -87,10 +86,10 @@ def audience(agent_id: str, application: int) -> str:
 
 
 def who_said_it(ages: Sequence[int]) -> str:
-    """Return a sentence with the number of people who said something and the ages of their accounts.
+    """Describe how many people an item was learned from, and how old their accounts are.
 
     Args:
-        ages: the ages of the accounts in days, youngest first, as `account_ages` returns them.
+        ages: the ages in days, youngest first, as returned by `account_ages`.
     """
     number = len(ages)
     if number == 0:
@@ -120,7 +119,7 @@ class Candidates(OperatorPage):
 
     @cached_property
     def found(self) -> tuple[list[MemoryAtom], MemoryAtom | None]:
-        """A page of candidates, and the last of them if more follow."""
+        """The candidates of a page, and the last of them if more follow."""
         before = self.number("before")
         found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
         return first_of(found if before is None else found.filter(pk__lt=before), PAGE)
@@ -130,28 +129,24 @@ class Candidates(OperatorPage):
         return {"items": [(item, agent_of(item)) for item in items], "more_before": more}
 
     def people(self) -> Collection[int]:
-        """Return the people of the shown candidates."""
         return [person for atom in self.found[0] for person in people_of(atom)]
 
 
 class CandidateView(OperatorView):
-    """A view of one candidate."""
-
     needs = (SEE_ITEMS,)
 
     @cached_property
     def candidate(self) -> MemoryAtom:
-        """The candidate of the URL. A candidate that is no longer in memory is not found."""
+        """The candidate in the URL. Raise `Http404` if it is no longer in memory."""
         found = MemoryAtom.objects.active().candidates().select_related("stream", "user", "source_session")
         return get_object_or_404(found, pk=self.kwargs["candidate"])
 
     def people(self) -> Collection[int]:
-        """Return the person of the candidate."""
         return people_of(self.candidate)
 
     @property
     def next_page(self) -> HttpResponse:
-        """Redirect the operator after a decision."""
+        """The redirect after a decision."""
         cache.delete(_waiting_key())
         return HttpResponseRedirect(page_url(Release, "waiting"))
 
@@ -226,7 +221,6 @@ class ReleaseForm(FormPage[Release]):
         return list(found) if self.request.user.has_perm(SEE_ITEMS) else []
 
     def people(self) -> Collection[int]:
-        """Return the people who are its sources."""
         return [source.user_id for source in self.sources]
 
     def context(self) -> dict[str, Any]:
@@ -304,7 +298,6 @@ class ReleaseAdmin(ReadOnlyAdmin):
         return queryset.select_related("stream", "atom").annotate(people=people)
 
     def has_release_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change releases to revoke, extend and reword them."""
         return request.user.has_perm("moments_app.change_release")
 
     @admin.display(description="Shared memory")

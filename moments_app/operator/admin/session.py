@@ -42,13 +42,13 @@ from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
 from sessions_app.admin.links import GIST, link_to, marked, titled, turn_url
-from sessions_app.admin.views.base import FormPage, actor_of
+from sessions_app.admin.views import FormPage, actor_of
 from sessions_app.models import Archive, Session
 from sessions_app.transcript.append import CONTEXT_ID
 from sessions_app.transcript.search import Mention, find_sessions
 
 STUCK = "stuck"
-LOOKED_AT = 30  # maximum turns to search after a context was served
+LOOKED_AT = 30  # maximum turns to search for the answer to a context
 
 
 @admin.register(Session)
@@ -139,14 +139,14 @@ class SessionAdmin(PageAdmin):
         return queryset.select_related("user").annotate(began=_beginning())
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Session | None:
-        """Return a session; raise `Http404` for an unknown id, as its tabs do."""
+        """Return the session. Raise `Http404` for an unknown id, as the tabs do."""
         session: Session | None = super().get_object(request, object_id, from_field)
         if session is None and object_id.isdecimal():
             raise Http404
         return session
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Add a column with the search hits in the messages."""
+        """If there is a search, add a column with the matching turn."""
         if not request.GET.get(SEARCH_VAR, "").strip():
             return super().get_list_display(request)
         return ("name", _said_column(request), "person", "turns", "active_at", "state")
@@ -165,7 +165,7 @@ class SessionAdmin(PageAdmin):
     # --- rights ---
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Make all fields except title and legal hold read-only, because they record events."""
+        """Make all fields read-only except title and legal hold."""
         return [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -175,20 +175,20 @@ class SessionAdmin(PageAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: Session, form: Any, change: bool) -> None:
-        """Save only the edited fields, because counters may have changed since the row was read."""
+        """Save only edited fields, because counters may have changed in the meantime."""
         if "legal_hold" in form.changed_data:
             obj.hold(obj.legal_hold, actor=actor_of(request))
         obj.save(update_fields=form.changed_data)
 
 
 def _beginning() -> Coalesce:
-    """Return a session's title, or the start of the user's first turn that is still in the transcript."""
+    """Return the session's title, or the start of its first user turn in the transcript."""
     first = Func("user", "pk", Value(2 * GIST), function="first_words")
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 
 
 def _said_column(request: HttpRequest) -> Callable[[Session], str]:
-    """Return a list column that shows the first turn with the words of the search."""
+    """Return a list column that shows the first turn that matches the search."""
     words = lexemes.whole_words(request.GET[SEARCH_VAR])
 
     @admin.display(description="Matching turn")
@@ -250,7 +250,6 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     @staticmethod
     def window(summary: Summary) -> str:
-        """Return the range of turns that a summary covers."""
         return f"{summary.start_sequence}–{summary.end_sequence}"
 
     @admin.display(description="Status")
@@ -290,7 +289,7 @@ class ReceiptForm(FormPage[ContextReceipt]):
 
 
 def answer_to(receipt: ContextReceipt) -> int | None:
-    """Return the sequence of the turn for which a context was served; None if no turn names it."""
+    """Return the sequence of the turn that answered with this context; None if there is none."""
     if receipt.after_sequence is None:
         return None
     after = receipt.session.messages.turns().filter(user=receipt.user_id, sequence__gt=receipt.after_sequence)
@@ -299,17 +298,16 @@ def answer_to(receipt: ContextReceipt) -> int | None:
 
 
 def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:
-    """Return the tokens of each layer, in the order of a context. The database column has no order."""
+    """Return the tokens of each layer in the order of contexts. The JSON column has no order."""
     return {name: receipt.tokens[name] for name in LAYERS if name in receipt.tokens}
 
 
 def total_of(receipt: ContextReceipt) -> str:
-    """Return the total tokens, formatted for pages."""
     return f"{sum(tokens_by_layer(receipt).values()):,}"
 
 
 def served_layers(receipt: ContextReceipt) -> list[ShownLayer]:
-    """Return the layers of a receipt. Their lines contain only addresses."""
+    """Return the layers of a receipt. The lines have no text, only addresses."""
     layers = [
         KeptLayer(name, tokens, [KeptLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
         for name, tokens in tokens_by_layer(receipt).items()

@@ -1,6 +1,6 @@
-"""The list of streams, and the page of a stream: what it accepts, its limits, its text and items.
+"""The list of streams, and the page of a stream with its settings, limits, text and items.
 
-On its page, an operator can consolidate a stream, or undo its last consolidation.
+On the page, an operator can consolidate the stream, or undo its last consolidation.
 """
 
 from dataclasses import asdict
@@ -26,7 +26,7 @@ from moments_app.streams.texts import undo, write_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import (
+from sessions_app.admin.views import (
     FormPage,
     RowAction,
     RowPage,
@@ -38,10 +38,10 @@ from sessions_app.admin.views.base import (
 )
 from sessions_app.models.application import DEFAULT
 
-PAGE = 20  # items
+PAGE = 20  # items per page
 TITLES = {MemoryAtom.Type.OBSERVATION.value: "Waiting observations", MemoryAtom.Type.FACT.value: "Facts"}
-COUNTED = 500  # items of a kind in a stream
-# The words of the admin for fields whose names the API keeps.
+COUNTED = 500  # maximum items to count, of each kind
+# The admin's names for fields.
 LABELS = {
     "name": "Name of the shared memory",
     "is_active": "In use",
@@ -152,14 +152,14 @@ def stream_named(request: HttpRequest, parameter: str) -> MemoryStream | None:
 
 
 def _items_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = None) -> dict[str, Any]:
-    """Read items of a kind that are in memory, newest first. Candidates don't belong to the shard yet."""
+    """Return the stream's active items of one kind, newest first. Candidates don't belong to the shard yet."""
     atoms = stream.atoms.active().filter(atom_type=kind, is_candidate=False).newest_first()
     items, more_after = first_of(atoms.said_before(after) if after else atoms, PAGE)
     return {"kind": kind, "items": items, "more_after": more_after}
 
 
 def _when(stream: MemoryStream) -> str:
-    """Return when the stream is consolidated automatically."""
+    """Return a sentence that says when the stream is consolidated automatically."""
     fresh, trigger = stream.fresh, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
     if not stream.consolidation_prompt:
         return "The settings below have no instructions for merging, so observations are never merged into the text."
@@ -277,7 +277,6 @@ class MemoryStreamAdmin(PageAdmin):
         return queryset.select_related("user", "session")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> MemoryStream | None:
-        """Return the stream with its counts."""
         stream: MemoryStream | None = super().get_object(request, object_id, from_field)
         figures = MemoryStream.objects.select_related("user", "session").with_figures(COUNTED)
         return figures.get(pk=stream.pk) if stream else None
@@ -287,7 +286,6 @@ class MemoryStreamAdmin(PageAdmin):
         return super().get_form(request, obj, change, **words | kwargs | ({} if obj else {"form": ShardForm}))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Start a new shard with the API's defaults."""
         initial: dict[str, Any] = super().get_changeform_initial_data(request)
         return asdict(SHARD_DEFAULTS) | initial
 
@@ -306,7 +304,6 @@ class MemoryStreamAdmin(PageAdmin):
         return False  # streams are deactivated instead, because their items have sources
 
     def has_consolidate_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change streams to consolidate them."""
         return request.user.has_perm("moments_app.change_memorystream")
 
     # --- the list ---
@@ -342,7 +339,7 @@ class MemoryStreamAdmin(PageAdmin):
         button="Merge the observations",
     )
     def consolidate(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
-        """Queue consolidations, even if few observations wait."""
+        """Queue a consolidation of each stream, even if only a few observations are waiting."""
         ConsolidateStream.change_each(self, request, queryset)
 
     @admin.action(description="Undo last merge of selected texts", permissions=["consolidate"])

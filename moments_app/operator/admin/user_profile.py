@@ -26,7 +26,7 @@ from moments_app.operator.views.person import (
 from moments_app.streams.edit_profile import edit_profile, own_texts
 from sessions_app.admin.base import PageAdmin, found_by
 from sessions_app.admin.links import change_url, chips, list_url
-from sessions_app.admin.views.base import RowPage, RowView, actor_of, may_see
+from sessions_app.admin.views import RowPage, RowView, actor_of, may_see
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
@@ -34,7 +34,7 @@ from sessions_app.models.user_profile import DERIVED, EDITED
 from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, SomethingLeft, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
 
-MOST_READ = 10_000  # maximum people whose name or summary matches; a common word would match everyone
+MOST_READ = 10_000  # maximum people who match by name or summary; a common word would match everyone
 
 
 class ExportProfile(RowView[UserProfile]):
@@ -102,14 +102,14 @@ class EraseProfile(RowPage[UserProfile]):
 
 
 def _receipt_of(request: HttpRequest, erased: Erased) -> str:
-    """Return the page with the receipt of an erasure, or the list of people if the operator may not see events."""
+    """Return the URL of the erasure's receipt, or of the list of people if the operator may not see events."""
     if not may_see(request, Event):
         return list_url(UserProfile)
     return change_url(Event.objects.get(type=ERASED_EVENT, payload__erasure_id=str(erased.erasure_id)))
 
 
 class ProfileDetailsForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Shows the texts that people wrote into a profile, without those derived from statements."""
+    """A form for the texts that people wrote into a profile. It shows no text derived from statements."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

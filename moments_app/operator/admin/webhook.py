@@ -14,7 +14,7 @@ from moments_app.models.webhook import Occasion, told_as
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
 from sessions_app.admin.links import list_url
-from sessions_app.admin.views.base import FormPage, RowAction, asks_first
+from sessions_app.admin.views import FormPage, RowAction, asks_first
 
 SHOWN = 10
 

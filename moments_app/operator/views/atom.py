@@ -14,11 +14,11 @@ from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
 from sessions_app.admin.actors import name_of, with_key_names
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, may_see
+from sessions_app.admin.views import FormPage, RowAction, may_see
 from sessions_app.models import Message
 
 TARGETS = 100  # maximum streams to choose from
-SOURCES = 50  # turns
+SOURCES = 50  # maximum source turns
 CHANGES = 50  # newest changes in its history
 
 
@@ -138,6 +138,6 @@ def _eviction_warning(atom: MemoryAtom) -> str:
 
 
 def _is_line_or_left_behind(atom: MemoryAtom) -> bool:
-    """Return whether the item is a line of a text, or was absorbed by a text that no longer contains it."""
+    """Return whether the item is a line of a text, or was merged into a text that no longer contains it."""
     is_absorbed = atom.state == MemoryAtom.State.ABSORBED
     return atom.state == MemoryAtom.State.LINE or (is_absorbed and not is_carried(atom))

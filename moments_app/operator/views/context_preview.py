@@ -9,8 +9,8 @@ from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
 from moments_app.context.assemble import PLANS, ContextRequest, Envelope, kept_context, kept_lines, preview
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import ALWAYS
-from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.context import context_data
 from moments_app.operator.addresses import Pages
@@ -25,8 +25,6 @@ from sessions_app.transcript.load import turn_kinds
 
 
 class PreviewForm(forms.Form):
-    """The parameters of a context request."""
-
     query = forms.CharField(max_length=QUERY_MAX_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 2}))
     max_tokens = forms.IntegerField(min_value=1, required=False)
     format = forms.ChoiceField(choices=[(name, name) for name in FORMATS], required=False)

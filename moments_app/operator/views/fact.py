@@ -31,7 +31,7 @@ from moments_app.provenance.correct import (
 )
 from moments_app.streams.timeline import decide
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, first_of
+from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of
 
 SHOWN = 200  # facts per page
 SEE_FACTS = ("moments_app.view_memoryatom",)
@@ -60,8 +60,6 @@ class PersonFacts(PersonPage):
 
 
 class OrderForm(forms.Form):
-    """The change of a fact."""
-
     do = forms.ChoiceField(choices=[(kind, kind) for kind in Correction.Kind.values])
     content = forms.CharField(max_length=4_000, required=False)
     valid_until = forms.DateField(required=False)
@@ -74,7 +72,6 @@ class OrderForm(forms.Form):
         return values
 
     def order(self) -> Order:
-        """Return the order from the form."""
         values = self.cleaned_data
         if values["do"] == Correction.Kind.CORRECTED:
             return correcting(values["content"])
@@ -94,20 +91,16 @@ class ShownChange:
 
     @property
     def name(self) -> str:
-        """The name of its source, in words."""
         return name_of_source(self.ref)
 
 
 @dataclass(frozen=True)
 class ShownKind:
-    """The changes of one kind."""
-
     title: str
     changes: list[ShownChange]
 
 
 def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
-    """Return changes by kind, for pages."""
     kinds = [ShownKind(title, [_shown(one) for one in changes if one.kind == kind]) for kind, title in KINDS.items()]
     return [kind for kind in kinds if kind.changes]
 
@@ -148,7 +141,7 @@ class SaidElsewhere(RowPage[MemoryAtom]):
             kinds = shown_changes(said_elsewhere(fact))
         except CannotCorrect as error:
             return {"atom": fact, "problem": str(error)}
-        assert fact.user is not None  # otherwise it is refused
+        assert fact.user is not None  # `said_elsewhere` raises an error for a fact without a user
         pages = Pages(fact.user, {change.ref for kind in kinds for change in kind.changes})
         return {
             "atom": fact,

@@ -1,6 +1,8 @@
 """A search for people, sessions, moments and facts, with the matching words marked."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from django.contrib.admin.views.main import SEARCH_VAR
@@ -10,15 +12,15 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from moments_app.models import MemoryAtom, Moment
-from moments_app.operator.similar import with_similar
+from moments_app.turns.rewording import sentences_of
 from sessions_app import lexemes
+from sessions_app.admin.access_log import people_of
 from sessions_app.admin.links import change_url, list_url, marked, turn_url
-from sessions_app.admin.reading import people_of
-from sessions_app.admin.views.base import OperatorPage, may_see
-from sessions_app.models import Session, UserProfile
+from sessions_app.admin.views import OperatorPage, may_see
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.search import MOST_SESSIONS, Mention
 
-SHOWN = 8  # of each kind; its list has more
+SHOWN = 8  # hits of each kind; the list of the kind has all
 EXCERPT = 280  # characters
 QUERY_MAX = 200  # characters
 
@@ -70,7 +72,7 @@ class Find(OperatorPage):
         return {"asked": asked, "groups": self.groups, "query_max": QUERY_MAX}
 
     def people(self) -> Collection[int]:
-        """Return the people whom the hits are about."""
+        """Return the primary keys of the people whom the hits are about."""
         return {person for group in self.groups for hit in group.hits for person in people_of(hit.row)}
 
     def _group(self, model: type[Model], asked: str, words: Sequence[lexemes.QueryWord]) -> Group:
@@ -132,3 +134,73 @@ _SAYS: dict[type[Model], Callable[[HttpRequest, Any, Sequence[lexemes.QueryWord]
     Moment: _moment,
     MemoryAtom: _fact,
 }
+
+
+# --- sessions with similar words ---
+#
+# A group has a source, and the sessions that repeat its words. The source is the person's earliest turn, or the
+# earliest turn of others if the person has none. Later, the person, or a model that remembers the source, may repeat
+# its words. All of these turns contain the query's words, so their other words decide whether they are similar. The
+# words alone can't tell a repetition from its opposite: "I am not allergic to nuts" has all words of "I am allergic to
+# nuts".
+
+Words = Sequence[lexemes.QueryWord]
+Statement = AbstractSet[str] | None  # the stems of a turn's words without the query's; None if the text is archived
+
+
+def with_similar(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
+    """Return the sessions in groups. The first session of a group is the source, and the others have similar words.
+
+    Groups are sorted by their first session in `sessions`. Within a group, turns of the person come before turns of
+    others, both sorted by time.
+
+    Args:
+        said: the turn that was found in each session.
+        words: the words of the query.
+    """
+    by_person: dict[int, list[Session]] = defaultdict(list)
+    for session in sessions:
+        by_person[session.user_id].append(session)
+    places = {session: place for place, session in enumerate(sessions)}
+    groups = [group for own in by_person.values() for group in _groups(own, said, words)]
+    return sorted(groups, key=lambda group: min(places[session] for session in group))
+
+
+def _groups(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> Iterator[list[Session]]:
+    turns = {session: turn for session in sessions if (turn := said.get(session.pk))}
+    sources: list[tuple[Statement, list[Session]]] = []
+    for session, statement in _statements(turns, words):
+        group = next((group for source, group in sources if _is_similar(statement, source)), None)
+        if group is None:
+            sources.append((statement, [session]))
+        else:
+            group.append(session)
+    yield from (group for _, group in sources)
+    yield from ([session] for session in sessions if session not in turns)
+
+
+def _statements(turns: Mapping[Session, Mention], words: Words) -> Iterator[tuple[Session, Statement]]:
+    """Yield each session with its statement: the person's turns first, then those of others, both sorted by time."""
+    texts = {session: _matching_sentences(turn.content, words) for session, turn in turns.items()}
+    languages = lexemes.languages_of(texts.values())
+    asked = {stem for word in words for stem in word.stems}
+    for session in sorted(turns, key=lambda one: (turns[one].role != Message.Role.USER, turns[one].time)):
+        text = texts[session]
+        yield session, lexemes.stems_in(text, languages) - asked if text else None
+
+
+def _is_similar(later: Statement, source: Statement) -> bool:
+    if later is None or source is None:
+        return False
+    return later >= source if source else not later
+
+
+def _matching_sentences(text: str, words: Words) -> str:
+    places = [start for start, _ in lexemes.places_of(text, words)]
+    found, end = [], 0
+    for sentence in sentences_of(text):
+        start = text.index(sentence, end)
+        end = start + len(sentence)
+        if any(start <= place < end for place in places):
+            found.append(sentence)
+    return " ".join(found)

@@ -27,10 +27,10 @@ from moments_app.operator.person_days import DaysPage, Place, days_of
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.reports.cost import JOBS, cost_of_person
 from moments_app.streams.profile import profile_of
+from sessions_app.admin.access_log import note_reading
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import list_url, page_url
-from sessions_app.admin.reading import note_reading
-from sessions_app.admin.views.base import DetailsTab, FirstTab, FormPage, RowPage, first_of, may_see, tabs_of
+from sessions_app.admin.views import DetailsTab, FirstTab, FormPage, RowPage, first_of, may_see, tabs_of
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.models import Event, Session, UserProfile
 
@@ -65,7 +65,6 @@ class PersonPage(RowPage[UserProfile]):
 
     @cached_property
     def as_of(self) -> AsOf:
-        """The day that the page shows."""
         return AsOf.of(self.request)
 
     def context(self) -> dict[str, Any]:
@@ -79,7 +78,6 @@ class Who(FirstTab[UserProfile], PersonPage):
     template_name = "operator/profiles/who.html"
 
     def note_reading(self) -> None:
-        """Log that the operator read the person's data."""
         note_reading(self.request, str(self.admin.opts.verbose_name), self.people())
 
     def context(self) -> dict[str, Any]:
@@ -96,7 +94,7 @@ class Who(FirstTab[UserProfile], PersonPage):
         return may_see(self.request, model)
 
     def _said(self, time: datetime | None) -> dict[str, Any]:
-        """Return the current profile, or the one that follows from what was known at a time."""
+        """Return the profile: the current one, or the one that was known at a time."""
         person = self.row
         known = MemoryAtom.objects.of_person(person).about_user()
         return {"was": profile_of(known.as_of(time), person.zone) if time else person}
@@ -224,14 +222,13 @@ def _each_once(facts: QuerySet[MemoryAtom]) -> tuple[list[MemoryAtom], bool]:
 
 
 def _links(person: UserProfile, entities: Iterable[Entity]) -> list[EntityLink]:
-    """Return the links between these entities of a person."""
     there = [entity.pk for entity in entities]
     links = EntityLink.objects.filter(user=person, from_entity__in=there, to_entity__in=there)
     return list(links.select_related("to_entity").defer("to_entity__search_vector").order_by("pk"))
 
 
 def _put_off(profile: UserProfile) -> dict[str, Any] | None:
-    """Return how many of a person's jobs wait for another day, and why."""
+    """Return how many of a person's jobs are held until another day by a budget, and why; None if there are none."""
     jobs = Job.objects.later().filter(user=profile, held_by=Job.Held.BUDGET)
     number = jobs.count()
     url = list_url(Job, user__id__exact=profile.pk, state="waiting")
@@ -252,12 +249,12 @@ def _kept(request: HttpRequest, profile: UserProfile) -> list[dict[str, str]]:
 
 
 def _first_few(number: int, model: type[Model], profile: UserProfile) -> QuerySet[Any, int]:
-    """Return the table's number, repeated for each of a person's rows up to a small limit."""
+    """Return a query that yields the table's number once for each of the person's rows, up to a small limit."""
     rows = model._default_manager.filter(user=profile).order_by().annotate(number=Value(number))
     few: QuerySet[Any, int] = rows.values_list("number", flat=True)[: COUNTED + 1]
     return few
 
 
 def _some(number: int) -> str:
-    """Return a number as text. A large number is shown as a minimum, because counting it would take too long."""
+    """Return a number as text. A number above `COUNTED` is shown as a minimum, because counting takes too long."""
     return f"{COUNTED}+" if number > COUNTED else str(number)

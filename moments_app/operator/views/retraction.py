@@ -29,11 +29,11 @@ from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, pre
 from moments_app.provenance.still_said import still_said
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, first_of, number_in
+from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, number_in
 from sessions_app.models import Event, Message, Session
 
 ITEMS_SHOWN = 500
-ROWS_SHOWN = 50  # of each kind, in a preview
+ROWS_SHOWN = 50  # rows of each kind in a preview
 
 PREVIEW = "preview"  # the name of the button that only updates the preview
 
@@ -42,8 +42,6 @@ _Form = TypeVar("_Form", bound=forms.Form)
 
 
 class TurnsForm(forms.Form):
-    """The turns to retract."""
-
     sequences = forms.CharField(max_length=10_000, required=False)
 
     def clean_sequences(self) -> list[int] | None:
@@ -56,8 +54,6 @@ class TurnsForm(forms.Form):
 
 
 class ReasonForm(TurnsForm):
-    """The turns to retract, and the reason."""
-
     reason = forms.CharField(max_length=2_000)
 
 
@@ -84,8 +80,6 @@ def _left(request: HttpRequest) -> set[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """A row that would be withdrawn, and its page."""
-
     label: str
     url: str
 
@@ -105,7 +99,7 @@ class Group:
 
 
 def _previewed(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any]:
-    """Return what would be withdrawn, or why nothing can be. Return nothing if no turns are named yet."""
+    """Return the preview of a retraction, or the reason why it isn't possible. Return {} until turns are named."""
     if not form.is_bound or (not form.is_valid() and "sequences" in form.errors):
         return {}
     try:
@@ -234,13 +228,13 @@ def _retracted(number: int, what: str) -> str:
 
 
 def _after(request: HttpRequest, made: Retraction) -> str:
-    """Return the page to show after a retraction: the check, if the operator may open it."""
+    """Return the URL to open after a retraction: the check if the operator may open it, else the retraction."""
     may_check = made.user_id is not None and request.user.has_perms(CheckRetraction.needs)
     return page_url(Retraction, CheckRetraction.name, made.pk) if may_check else change_url(made)
 
 
 class ItemsForm(forms.Form):
-    """Whether to retract everything that the item's writer wrote directly, and the reason."""
+    """A reason, and the choice to retract everything that the item's writer wrote directly."""
 
     all_of_writer = forms.BooleanField(required=False)
     reason = forms.CharField(max_length=2_000)
@@ -293,7 +287,6 @@ class RetractDirect(RowPage[Direct]):
         return HttpResponseRedirect(_after(request, made))
 
     def owner(self) -> Owner:
-        """Return the owner of the memory."""
         raise NotImplementedError
 
     def _is_about_all(self) -> bool:
@@ -304,7 +297,7 @@ class RetractDirect(RowPage[Direct]):
         return Named(written_by=self.row.written_by) if self._is_about_all() else self.only()
 
     def only(self) -> Named:
-        """Name only this row."""
+        """Select only this row."""
         raise NotImplementedError
 
 
@@ -340,7 +333,7 @@ class CheckRetraction(RowPage[Retraction]):
 
     def context(self) -> dict[str, Any]:
         user = self.row.user
-        assert user is not None  # see rows()
+        assert user is not None  # `rows()` excludes retractions without a user
         found = still_said(self.row, user)
         pages = Pages(user, [line.ref for line in found.lines])
         return {"retraction": self.row, "found": found, "lines": [(line, pages.of(line.ref)) for line in found.lines]}
@@ -360,7 +353,7 @@ class UndoRetraction(RowAction[Retraction]):
 
 @dataclass(frozen=True)
 class Kind:
-    """The rows of one table: those withdrawn, or those rewritten, in their former state."""
+    """The rows of one table: withdrawn rows, or the former state of rewritten rows."""
 
     title: str
     items: list[RetractedItem]

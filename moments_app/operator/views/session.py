@@ -26,7 +26,7 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views.base import (
+from sessions_app.admin.views import (
     DetailsTab,
     FirstTab,
     FormPage,
@@ -39,7 +39,7 @@ from sessions_app.admin.views.base import (
 from sessions_app.models import Message, Session
 from sessions_app.transcript.load import page_of_messages, turn_kinds
 
-TURNS = 100  # per page
+TURNS = 100  # turns per page
 ROWS = 25
 NEWEST = 2**62  # greater than every sequence
 SOURCES_SHOWN = 200
@@ -68,8 +68,8 @@ class SessionTab(SessionPage):
         before = self.number("before")
         if before is not None:
             rows = rows.filter(pk__lt=before)
-        # Sorts by an expression. By the key itself, the planner may scan the whole table backward to find a session's
-        # rows.
+        # Sort by an expression. If the rows were sorted by the key itself, the planner might scan the whole table
+        # backward to find a session's rows.
         found, last = first_of(rows.order_by(-F("pk")), ROWS)
         return {"rows": found, "older": last.pk if last else None}
 
@@ -122,7 +122,7 @@ class Transcript(FirstTab[Session], SessionTab):
         return self.seen(self.row.moments.filter(user_id=self.row.user_id, pk=pk)).first() if pk else None
 
     def _bounds(self, around: int | None) -> dict[str, int]:
-        """Return the turn before or after which the page lies."""
+        """Return the limits of the page in the URL, as arguments of `page_of_messages`."""
         for name in ("after", "before"):
             if (sequence := self.number(name)) is not None:
                 return {name: sequence}
@@ -221,7 +221,6 @@ def head_of(admin: Any, request: HttpRequest, session: Session, tab: str) -> dic
 
 
 def rights_of(admin: Any, request: HttpRequest, session: Session) -> dict[str, Any]:
-    """Return what the operator may do with a session."""
     may_retract = request.user.has_perm("moments_app.add_retraction")
     return {"may_change": admin.has_change_permission(request, session), "may_retract": may_retract}
 

@@ -15,8 +15,8 @@ from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import ContextRequest, kept_context, preview
+from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import LAYERS, default_layers
-from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.receipts import KeptContext, KeptLine
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import EngineError
@@ -30,7 +30,7 @@ from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.recall.query import recall_request_for
-from sessions_app.admin.views.base import may_see, number_in
+from sessions_app.admin.views import may_see, number_in
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
@@ -39,10 +39,10 @@ from sessions_app.transcript.load import turns_around
 
 ROUND = 30  # maximum turns of a round: a question, tool calls with their results, the answer
 CLOCK = "now"  # the layer with the current time, which differs in each context
-QUERY = "query"  # the layer that can't be left out of a question
+QUERY = "query"  # the layer with the question; it can't be left out
 SAME, THEN, NOW = "same", "then", "now"
 KeyedLine = tuple[str, str, KeptLine]  # a key that equal lines share, and the line
-FOLLOWED = 20  # of each kind that a round led to
+FOLLOWED = 20  # maximum rows of each kind that a round led to
 
 
 # --- the round ---
@@ -99,12 +99,7 @@ class Round:
 
 
 def round_of(session: Session, sequence: int | None) -> Round:
-    """Return the round of a turn; without a turn, the newest round.
-
-    Args:
-        session: the session to search.
-        sequence: the sequence of the turn.
-    """
+    """Return the round of the turn with this sequence; without a sequence, the newest round."""
     end = session.last_sequence if sequence is None else sequence
     found = with_text(session.user, turns_around(session, end, ROUND))
     before = [turn for turn in reversed(found) if turn.sequence <= end]
@@ -124,7 +119,6 @@ def _answer(turns: Sequence[Message]) -> Message | None:
 
 
 def moments_of(round_: Round) -> list[Moment]:
-    """Return the moments of a round's turns, in order."""
     turns = [turn for turn in (round_.question, round_.answer) if turn]
     held = [turn.moment_id for turn in turns if turn.moment_id]
     own = Moment.objects.filter(user_id__in={turn.user_id for turn in turns}, pk__in=held)
@@ -134,7 +128,8 @@ def moments_of(round_: Round) -> list[Moment]:
 def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
     """Return the receipt of the model's context.
 
-    If the answer doesn't name it, return the last receipt between the question's previous message and the answer.
+    If the answer doesn't name a context, return the last receipt between the message before the question and the
+    answer.
     """
     receipts = ContextReceipt.objects.for_session(session)
     if round_.context_id:
@@ -236,16 +231,13 @@ class Trace(SessionPage):
 
     @cached_property
     def round(self) -> Round:
-        """The round to trace."""
         return round_of(self.row, self.number("turn"))
 
     @cached_property
     def receipt(self) -> ContextReceipt | None:
-        """The receipt of the model's context."""
         return receipt_of(self.row, self.round) if may_see(self.request, ContextReceipt) else None
 
     def get_title(self) -> str:
-        """Return the title of the page."""
         return f"Trace: {self.row}"
 
     @cached_property
@@ -363,7 +355,7 @@ class Trace(SessionPage):
 
 
 def _lines_named(names: Iterable[str]) -> set[LineName]:
-    """Return the layers and places of the selected lines."""
+    """Parse the names of the selected lines: `layer:index`."""
     parts = [name.rpartition(":") for name in names]
     numbers = [(layer, number_in(place)) for layer, _, place in parts]
     return {(layer, number) for layer, number in numbers if number is not None}

@@ -48,11 +48,7 @@ class Command(RefusingCommand):
 
 
 def _typed() -> str:
-    """Ask the operator to type the user_id.
-
-    Raises:
-        CommandError: The command has no terminal.
-    """
+    """Ask the operator to type the user_id. Raise CommandError if there is no terminal."""
     try:
         return input("Type the user_id again to erase everything: ")
     except EOFError:

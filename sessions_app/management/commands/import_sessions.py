@@ -9,12 +9,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from sessions_app.imports import FORMATS, Owner, Source, public_id, recognize
+from sessions_app.imports.formats import FORMATS, recognize
 from sessions_app.imports.import_sessions import ImportCounts, Rejected, import_sessions
-from sessions_app.imports.source import CannotImport
+from sessions_app.imports.source import CannotImport, Owner, Source, public_id
 from sessions_app.management.base import RefusingCommand, add_application, application_of
 
-SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # time between two progress reports: on a terminal, and elsewhere
+SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # minimum time between progress reports, on a terminal and elsewhere
 OBJECTS_BETWEEN = 50_000  # new objects between two runs of the garbage collector
 MIB = 2**20
 

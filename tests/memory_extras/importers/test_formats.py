@@ -282,7 +282,7 @@ def test_row_1_a_repeated_import_changes_nothing_and_a_longer_one_adds_the_rest(
     tmp_path: Path, name: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ROLLING_SUMMARY = RollingSummarySettings()
-    monkeypatch.setattr("moments_app.summaries.roll.FIRST_END", 0)
+    monkeypatch.setattr("moments_app.summaries.FIRST_END", 0)
     long = "The kiln was hot. " * 200
     write, short, longer = {
         "openai": (

@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject import asgi
 from memoryproject.serving import anonymous_throttle
-from memoryproject.serving.anonymous_throttle import Buckets, Strangers, address_of, secret_of, subscriber
+from memoryproject.serving.anonymous_throttle import AnonymousThrottle, Buckets, address_of, address_range, secret_of
 from sessions_app.models import ApiKey
 from sessions_app.process_cache import PROVEN
 from tests.support.live import live_site
@@ -40,7 +40,7 @@ def site(transactional_db: None, settings: Settings, monkeypatch: pytest.MonkeyP
     settings.ANONYMOUS_RATE = 1
     monkeypatch.setattr(anonymous_throttle, "AT_ONCE", MANY)
     monkeypatch.setattr(anonymous_throttle, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    monkeypatch.setattr(asgi, "_strangers", Strangers())
+    monkeypatch.setattr(asgi, "_anonymous_throttle", AnonymousThrottle())
     with live_site() as url:
         yield url
 
@@ -61,7 +61,7 @@ def test_row_36_calls_without_a_valid_key_are_limited_by_address_at_every_entry_
 ) -> None:
     for door in DOORS:
         for key in ("", WRONG):
-            monkeypatch.setattr(asgi, "_strangers", Strangers())
+            monkeypatch.setattr(asgi, "_anonymous_throttle", AnonymousThrottle())
             assert 429 not in statuses(site, MANY, door, key)
             refused = call(site, door, key)
             assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
@@ -120,11 +120,11 @@ def test_a_first_call_with_a_valid_key_is_not_counted(site: str) -> None:
 
 
 def test_addresses_of_one_subscriber_are_counted_together(settings: Settings) -> None:
-    assert subscriber("192.0.2.7") == "192.0.2.7"
-    assert subscriber("::ffff:192.0.2.7") == "192.0.2.7"
-    assert subscriber("2001:db8:1:2:3::4") == subscriber("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
-    assert subscriber("2001:db8:1:3::4") != subscriber("2001:db8:1:2::4")
-    assert subscriber("") == ""
+    assert address_range("192.0.2.7") == "192.0.2.7"
+    assert address_range("::ffff:192.0.2.7") == "192.0.2.7"
+    assert address_range("2001:db8:1:2:3::4") == address_range("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
+    assert address_range("2001:db8:1:3::4") != address_range("2001:db8:1:2::4")
+    assert address_range("") == ""
     forwarded = [(b"x-forwarded-for", b"203.0.113.9, 198.51.100.7")]
     scope: dict[str, Any] = {"client": ("10.0.0.1", 7), "headers": forwarded}
     assert address_of(scope) == "10.0.0.1"
@@ -167,11 +167,11 @@ def test_buckets_are_refilled_and_their_number_is_limited(settings: Settings, mo
 def test_no_prefix_is_known_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     _, text = ApiKey.objects.issue("issued")
     prefix = text.split("_")[1]
-    assert asyncio.run(anonymous_throttle.Issued().has(prefix))
+    assert asyncio.run(anonymous_throttle.KeyPrefixes().has(prefix))
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE sessions_app_apikey RENAME TO hidden")
     try:
-        assert not asyncio.run(anonymous_throttle.Issued().has(prefix))
+        assert not asyncio.run(anonymous_throttle.KeyPrefixes().has(prefix))
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE hidden RENAME TO sessions_app_apikey")

@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.serving import fair_shares
 from memoryproject.serving.fair_shares import Caller, FairShares, Refused, in_thread_of_caller
-from memoryproject.serving.front import Threads
+from memoryproject.serving.request_limits import Threads
 from sessions_app.database.statement_timeouts import Deadline, until
 from sessions_app.models import ApiKey, Application, Session, UserProfile
 from tests.support.http import status_of
@@ -117,7 +117,7 @@ def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
 ) -> None:
     async def most(caller: Caller, other: Caller | None) -> int:
         shares, threads, held = FairShares(), Threads(4), Counter[str]()
-        monkeypatch.setattr("memoryproject.serving.front.FAIR_SHARES", shares)
+        monkeypatch.setattr("memoryproject.serving.request_limits.FAIR_SHARES", shares)
 
         async def use_a_thread() -> None:
             async with shares.one(lambda: caller), threads.one("", "", caller), in_thread_of_caller():

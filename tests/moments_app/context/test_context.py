@@ -16,14 +16,13 @@ from pytest_django.fixtures import Settings
 from moments_app.context import assemble, receipts
 from moments_app.context.assemble import ContextRequest, preview, serve
 from moments_app.context.input import KeptLayers, LiveTurn
-from moments_app.context.layers import LAYERS, default_layers
-from moments_app.context.layers.frame import POLICY
+from moments_app.context.layers import LAYERS, POLICY, default_layers
 from moments_app.context.render import FORMATS
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import SURE, recall
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.database import deferred_writes
 from sessions_app.models import ApiKey, Message, Session, UserProfile, application
 from sessions_app.row_security import acting_for
@@ -292,7 +291,7 @@ class TestAsking:
     def test_an_unknown_person_gets_a_context_and_nothing_is_stored(self, service: Api) -> None:
         answer = service.get("memory/context", user_id="newcomer", session_id="new", query="Hello?")
         assert answer.status_code == 200 and "Hello?" in answer.json()["context"]
-        served_lines.waiting.flush()
+        platform_text.waiting.flush()
         assert not UserProfile.objects.filter(user_id="newcomer").exists()
 
     def test_a_read_key_can_post(self, ada: UserProfile) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from moments_app.context import input as caches
+from moments_app.context.budget import fill_budget
 from moments_app.context.input import KeptLayers
 from moments_app.context.item import MOST_CUTS, Item
-from moments_app.context.plan import fill_budget
 from moments_app.context.render import FORMATS
 
 LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It is called Nora.")], "moments": []}

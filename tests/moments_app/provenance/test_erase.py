@@ -29,7 +29,7 @@ from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.streams.texts import undo
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
@@ -115,7 +115,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
     sent_back = [{"role": "user", "content": context}]
     service.post(f"sessions/{session}/messages", user_id=name, messages=sent_back)
     assert OwnText.objects.filter(user=user).exists()
-    served_lines.waiting.flush()
+    platform_text.waiting.flush()
     receipts.waiting.flush()
     receipts.waiting_accesses.flush()
     service.get("memory/context", **asked)  # and a receipt that is not written yet
@@ -159,16 +159,16 @@ def test_row_11_an_erased_person_leaves_no_trace(
     operator()
     bo = plant("zqbo", service, archive_folder)
     receipts.waiting.flush()
-    served_lines.waiting.flush()
+    platform_text.waiting.flush()
     receipts.waiting_accesses.flush()
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 19
-    for noted in (receipts.waiting, receipts.waiting_accesses, served_lines.waiting):
+    for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.waiting):
         noted.flush()
     told = holdings(ada)
     erased = erase_user(ada.user_id, application=DEFAULT, actor="operator:root")
-    for noted in (receipts.waiting, receipts.waiting_accesses, served_lines.waiting):
+    for noted in (receipts.waiting, receipts.waiting_accesses, platform_text.waiting):
         noted.flush()
     assert traces("zqada", archive_folder) == []
     assert rows_of(bo) == before

@@ -38,7 +38,7 @@ from moments_app.provenance.retract import CannotRetract, preview, retract
 from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
-from moments_app.summaries.roll import RollSummary
+from moments_app.summaries import RollSummary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.provenance import declared
 from sessions_app.retention.restore import restore_archive

@@ -30,7 +30,7 @@ from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
 from moments_app.streams.curate import evict
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -176,7 +176,7 @@ class TestWhat:
             NewMessage("user", "A kiln."),
             NewMessage("assistant", "Indeed."),
         ]
-        served_lines.keep(ada.pk, ["- Owns a kiln. (2026-03-02)"])
+        platform_text.keep(ada.pk, ["- Owns a kiln. (2026-03-02)"])
         append(ada, "s1", batch)
         work_off()
         assert embedded_sequences() == [4, 5]

@@ -6,8 +6,8 @@ import pytest
 from rapidfuzz.distance import OSA
 
 from moments_app.models import Vocabulary, Word
-from moments_app.recall.meant import MOST_EDITS, meant_terms, tolerated_edits
-from moments_app.recall.terms import Term
+from moments_app.recall.query_terms import MOST_EDITS, meant_terms, tolerated_edits
+from moments_app.recall.term_weights import Term
 from sessions_app.models import UserProfile
 
 LETTERS = "abcdefghijklmnop"

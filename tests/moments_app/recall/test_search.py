@@ -21,13 +21,12 @@ from moments_app.migrations._vector_search import EXACT
 from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
-from moments_app.recall.fusion import MOMENT_SHARE
+from moments_app.recall.query_terms import query_words
 from moments_app.recall.request import MOST_WORDS, RecallRequest
 from moments_app.recall.results import Result
-from moments_app.recall.search import READ_AHEAD, SPARE, Hits, rank, recall
-from moments_app.recall.words import query_words
+from moments_app.recall.search import MOMENT_SHARE, READ_AHEAD, SPARE, Hits, rank, recall
 from moments_app.sessions.settle import Settle
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
@@ -186,7 +185,7 @@ class TestWhatIsFound:
 
     def test_system_turns_and_platform_text_are_not_found(self, ada: UserProfile) -> None:
         say(ada, "harpsichord rules", role="system")
-        served_lines.keep(ada.pk, ["- Has a harpsichord. (2026-03-02)"])
+        platform_text.keep(ada.pk, ["- Has a harpsichord. (2026-03-02)"])
         say(ada, "- Has a harpsichord. (2026-03-02)")
         append(ada, "s1", [NewMessage(role="tool", tool_name="search_long_term_memory", content="harpsichord")])
         assert contents(ada, "harpsichord") == []
@@ -222,7 +221,7 @@ class TestWhatIsFound:
     def test_common_words_find_the_newest_texts_and_those_with_all_words(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("moments_app.recall.terms.MOST_READ", 3)
+        monkeypatch.setattr("moments_app.recall.term_weights.MOST_READ", 3)
         stream = own_stream(ada)
         for number, text in enumerate(["clay and glaze", *["clay only"] * 10, *["glaze only"] * 10]):
             note(stream, f"{text} {number}", "fact", formed_at=START + timedelta(days=number))

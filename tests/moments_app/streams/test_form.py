@@ -17,7 +17,7 @@ from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.form import FormMemories
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
@@ -234,7 +234,7 @@ class TestItems:
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         lines = "- Likes remembered text. (2026-03-02)\n- Has remembered text. (2026-03-03)"
-        served_lines.keep(ada.pk, [lines])
+        platform_text.keep(ada.pk, [lines])
         batch = [
             NewMessage("system", "You are kind."),
             NewMessage("user", "Hello"),

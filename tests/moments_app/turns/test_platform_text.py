@@ -14,7 +14,7 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.reports.housekeeping import Tidied, housekeeping
 from moments_app.sessions.digest import DigestSession
-from moments_app.turns import served_lines
+from moments_app.turns import platform_text
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.database import deferred_writes
 from sessions_app.models import Message, UserProfile
@@ -151,7 +151,7 @@ def test_row_23_a_persons_words_about_memory_or_repeated_words_are_remembered(
 def test_row_23_text_that_a_person_wrote_before_it_was_served_stays_theirs(ada: UserProfile, service: Api) -> None:
     query = "Is pear wood good for the jacks?\nOr would holly be better for all of them?"
     service.get("memory/context", user_id="ada", session_id="before", query=query, format="markdown")
-    served_lines.waiting.flush()
+    platform_text.waiting.flush()
     append(ada, "before", [NewMessage("user", query)])
     assert not OwnText.objects.exists()
     assert len(drop_platform_text(list(Message.objects.turns()))) == 3
@@ -181,14 +181,14 @@ def test_lines_are_stored_as_hashes_once_per_person_and_found_by_other_processes
     ada: UserProfile, bo: UserProfile, service: Api
 ) -> None:
     text = context_of(service)
-    served_lines.waiting.flush()
+    platform_text.waiting.flush()
     lines = ServedLine.objects.count()
-    assert lines and not served_lines.not_written_yet(ada.pk)
+    assert lines and not platform_text.not_written_yet(ada.pk)
     context_of(service)
-    assert not served_lines.waiting.waiting()  # because this process has already written them
-    served_lines.written.forget()
+    assert not platform_text.waiting.waiting()  # because this process has already written them
+    platform_text.written.forget()
     context_of(service)
-    served_lines.waiting.flush()
+    platform_text.waiting.flush()
     assert ServedLine.objects.count() == lines
     append(ada, "after", [NewMessage("user", text)])
     append(bo, "after", [NewMessage("user", text)])
@@ -202,11 +202,11 @@ def context_of(service: Api) -> str:
 
 @pytest.mark.usefixtures("remembered")
 def test_a_quoted_text_counts_fully_once_it_is_memory(ada: UserProfile) -> None:
-    served_lines.waiting.note(served_lines.ServedTexts(ada.pk, [LONGER], [LONGER]))
-    served_lines.waiting.flush()
+    platform_text.waiting.note(platform_text.ServedTexts(ada.pk, [LONGER], [LONGER]))
+    platform_text.waiting.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
     assert not OwnText.objects.exists()
-    served_lines.keep(ada.pk, [LONGER])
+    platform_text.keep(ada.pk, [LONGER])
     append(ada, "two", [NewMessage("user", LONGER)])
     assert OwnText.objects.get().places is None
 
@@ -214,20 +214,20 @@ def test_a_quoted_text_counts_fully_once_it_is_memory(ada: UserProfile) -> None:
 def test_a_process_caches_recently_written_lines_of_a_few_people(
     ada: UserProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quoted, said = (served_lines.ServedTexts(ada.pk, [LONGER], quotes) for quotes in ([LONGER], []))
-    known = served_lines.WrittenLines()
+    quoted, said = (platform_text.ServedTexts(ada.pk, [LONGER], quotes) for quotes in ([LONGER], []))
+    known = platform_text.WrittenLines()
     known.add({ada.pk: quoted.hashes})
     assert known.have(quoted) and not known.have(said)
     known.add({ada.pk: said.hashes})
     assert known.have(quoted) and known.have(said)
-    assert not known.have(served_lines.ServedTexts(ada.pk, [LONGER, SAID], [SAID]))
-    known.add({ada.pk + other: said.hashes for other in range(1, served_lines.MOST_PEOPLE + 1)})
+    assert not known.have(platform_text.ServedTexts(ada.pk, [LONGER, SAID], [SAID]))
+    known.add({ada.pk + other: said.hashes for other in range(1, platform_text.MOST_PEOPLE + 1)})
     assert not known.have(said)
-    known.add({ada.pk: dict.fromkeys(range(served_lines.MOST_LINES), False)})
+    known.add({ada.pk: dict.fromkeys(range(platform_text.MOST_LINES), False)})
     known.add({ada.pk: said.hashes})
     assert known.have(said) and known._people.get(ada.pk) == said.hashes
-    monkeypatch.setattr(served_lines, "TRUSTED_SECONDS", 0)
-    known = served_lines.WrittenLines()
+    monkeypatch.setattr(platform_text, "TRUSTED_SECONDS", 0)
+    known = platform_text.WrittenLines()
     known.add({ada.pk: said.hashes})
     assert not known.have(said)
 
@@ -246,13 +246,13 @@ def test_an_append_takes_one_more_query_only_for_texts_of_several_lines(ada: Use
 @pytest.mark.usefixtures("remembered")
 def test_lines_not_served_for_a_year_are_deleted(ada: UserProfile, service: Api) -> None:
     context_of(service)
-    served_lines.waiting.flush()
+    platform_text.waiting.flush()
     lines = ServedLine.objects.count()
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=390))
-    served_lines.written.forget()
+    platform_text.written.forget()
     assert housekeeping() == Tidied()
     context_of(service)
-    served_lines.waiting.flush()
+    platform_text.waiting.flush()
     assert set(ServedLine.objects.values_list("served_on", flat=True)) == {timezone.localdate()}
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=401))
     assert housekeeping() == Tidied(served_lines=lines)
@@ -270,9 +270,9 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    served_lines.waiting.stop()  # its thread started with another interval
+    platform_text.waiting.stop()  # its thread started with another interval
     monkeypatch.setattr(deferred_writes, "SOON", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)
-    served_lines.waiting.stop()
-    assert not served_lines.waiting.waiting()
+    platform_text.waiting.stop()
+    assert not platform_text.waiting.waiting()

@@ -6,7 +6,7 @@ import pytest
 
 from moments_app.context.item import Item
 from moments_app.context.render import FORMATS
-from moments_app.turns.served_lines import (
+from moments_app.turns.platform_text import (
     may_be_platform_text,
     platform_places,
     served_hashes,

@@ -11,7 +11,7 @@ from moments_app.interfaces.chat.request import ChatSession
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.models import OwnText
 from moments_app.recall import index_words
-from moments_app.turns import platform_text, served_lines
+from moments_app.turns import platform_text
 from sessions_app import lexemes
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Message, UserProfile
@@ -127,7 +127,7 @@ def test_row_43_texts_are_reindexed_a_megabyte_at_a_time(ada: UserProfile, monke
 
 
 def test_served_text_in_a_message_is_recognized_during_processing(ada: UserProfile) -> None:
-    served_lines.keep(ada.pk, ["- user: The kiln is hot. (2026-03-02)"])
+    platform_text.keep(ada.pk, ["- user: The kiln is hot. (2026-03-02)"])
     append(ada, "s1", [NewMessage("user", "Look:\n- user: The kiln is hot. (2026-03-02)"), NewMessage("user", "Yes.")])
     assert list(OwnText.objects.values_list("sequence", "places")) == [(0, [1])]
 

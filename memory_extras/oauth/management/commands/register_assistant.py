@@ -1,4 +1,4 @@
-"""`register_assistant`: add a client that may request access from operators by OAuth."""
+"""`register_assistant`: add a client that may request access by OAuth."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class Command(RefusingCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help="name that operators see")
+        parser.add_argument("name", help="name on the consent page")
         parser.add_argument(
             "--redirect",
             action="append",

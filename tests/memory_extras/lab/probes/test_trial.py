@@ -12,7 +12,7 @@ from moments_app.context.input import KEPT_LAYERS
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.sessions.digest import DigestSession
-from moments_app.summaries.roll import RollSummary
+from moments_app.summaries import RollSummary
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave

@@ -13,7 +13,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, MemoryStream, PromptResource, PromptVersion, Summary
 from moments_app.moments.division import BuildInput
 from moments_app.sessions.digest import DigestSession
-from moments_app.summaries.roll import RollSummary
+from moments_app.summaries import RollSummary
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.concurrency import other_connections

@@ -16,9 +16,8 @@ from django.utils import timezone
 from moments_app.context.assemble import ContextRequest, Envelope, preview
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream, Moment
-from moments_app.recall.request import RecallRequest
+from moments_app.recall.request import RecallRequest, span_in
 from moments_app.recall.said_in import recall_with_span
-from moments_app.recall.spans import span_in
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT

@@ -1,7 +1,7 @@
 """Fill the budget of a context, in an order that is always the same for the same memory and query.
 
-Tokens are counted for the rendered text, line by line with its wrapping, so the text never exceeds the sum. The budget
-is filled rather than trimmed:
+Tokens are counted for the rendered text, line by line with its wrapping, so the whole text never has more tokens than
+their sum. The budget is filled rather than trimmed:
 
 1. Policy and query, always; then items that are certain, for example the newest round.
 2. The whole live window if it fits into half of the remaining budget; otherwise its newest turns.
@@ -23,10 +23,10 @@ from moments_app.context.item import DayHeadings, Format, Item, PricedItem, Said
 from moments_app.context.layers import ALWAYS, LAYERS, standing_layers
 from sessions_app.refusals import Refusal
 
-# While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`: a
+# While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`. A
 # small budget is for the answer to the query.
 STANDING_SHARE, STANDING_FROM = 0.15, 750
-WHO_TOKENS = 100  # minimum for lines about who the person is; search results need more tokens for that
+WHO_TOKENS = 100  # minimum for lines about who the person is; search results would need more tokens to say the same
 STEP = 32  # turns; a partial window starts at a multiple of this, so that its start seldom changes
 NEXT = 5  # items that didn't fit, shown to an operator
 LEAST_LINE = 10  # tokens
@@ -106,7 +106,6 @@ def fill_budget(
 
     Args:
         layers: the items by layer, in order; recall results are sorted best first.
-        form: the format of the context.
         applied: the maximum number of tokens.
         is_whole: whether the hot turns are the whole live window.
         recalls: whether recall gets at least half; if not, standing text and the live window share the budget.
@@ -137,19 +136,12 @@ def fill_budget(
 
 
 class _Layer:
-    """A layer that is being filled.
-
-    Args:
-        name: its name.
-        items: its items, in order.
-        form: the format of the context.
-        applied: the budget of the context.
-    """
+    """A layer that is being filled."""
 
     def __init__(self, name: str, items: Iterable[Item], form: Format, applied: int) -> None:
         self.name, self.items = name, priced(name, items, form)
-        self.taken: dict[int, PricedItem] = {}  # by their places
-        self.passed_over: set[int] = set()  # places of items that are said elsewhere
+        self.taken: dict[int, PricedItem] = {}  # by place
+        self.passed_over: set[int] = set()  # places of items that the context already says
         self.tokens = 0  # of the taken items
         self.wrapping = form.wrapping_tokens(name)
         self.ceiling = int((LAYERS[name].ceiling or 1) * applied)
@@ -197,11 +189,7 @@ class _Budget:
         return self._layers[name].tokens
 
     def take_what_always_stands(self) -> None:
-        """Take the policy and the query, then the items that are certain.
-
-        Raises:
-            BudgetTooSmall: the policy and the query don't fit.
-        """
+        """Take the policy and the query, then the items that are certain. Raise `BudgetTooSmall` if they don't fit."""
         always = [layer for name in ALWAYS if (layer := self._layers[name]).items]
         needed = self._applied - self.left + sum(layer.opening + _cost(layer.items) for layer in always)
         if needed > self._applied:
@@ -216,12 +204,7 @@ class _Budget:
                     self._take(layer, place, one, self.left)
 
     def take_window(self, room: int, *, is_whole: bool) -> None:
-        """Take the whole live window if it fits, otherwise its newest turns.
-
-        Args:
-            room: the maximum number of tokens.
-            is_whole: whether the layer has the whole window.
-        """
+        """Take the whole live window if it fits into `room` tokens, otherwise its newest turns."""
         turns = self._layers["hot_turns"]
         waiting = turns.waiting()[::-1]
         if is_whole and turns.opening + _cost(one for _, one in waiting) <= room:
@@ -245,11 +228,9 @@ class _Budget:
                 self._take_standing(layer, place, one, self.left - end, cuts=False)
 
     def take_standing(self, room: int, names: Iterable[str]) -> None:
-        """Take short standing text, one item per layer in turn. The first item of a layer may be cut at a sentence.
+        """Take short standing text, up to `room` tokens, one item per layer in turn.
 
-        Args:
-            room: the maximum tokens of all standing text.
-            names: the names of the layers.
+        The first item of a layer may be cut at a sentence.
         """
         end = self.left - room
         layers = [self._layers[name] for name in names]

@@ -1,7 +1,7 @@
-"""The access log. Each page that shows data about people to an operator adds an event for each of them.
+"""The access log: whose data was shown to which operator.
 
-Pages and lists name the people whose data they show. The middleware logs them all with one statement before it returns
-the page. A page that can't be logged isn't shown.
+Pages and lists that show personal data call `note_reading` with the people. Before the middleware returns the page, it
+adds an event for each person, with one statement. If that fails, the page isn't shown.
 """
 
 from collections.abc import Collection, Iterable
@@ -20,18 +20,14 @@ from sessions_app.models import Event, UserProfile
 
 @dataclass
 class Reading:
-    """The people whose data a page shows.
-
-    Args:
-        people: The primary keys of the people.
-    """
+    """The people whose data a page shows, by primary key."""
 
     page: str = ""
     people: set[int] = field(default_factory=set)
 
 
 def people_of(row: Model) -> Collection[int]:
-    """Return the primary key of the row's person, or nothing if the row belongs to no person."""
+    """Return the primary key of a row's person. Empty if the row has none."""
     if isinstance(row, UserProfile):
         return (row.pk,)
     person = row.user_pk if isinstance(row, Event) else _person_of(row)
@@ -47,14 +43,14 @@ def _person_of(row: Model) -> int | None:
 
 
 def note_reading(request: HttpRequest, page: str, people: Iterable[int]) -> None:
-    """Record whose data a page shows, for the middleware. A page's name replaces that of a form within it."""
+    """Record whose data a page shows. The middleware logs it. The name of a page replaces that of a form on it."""
     reading: Reading = request.__dict__.setdefault("reading", Reading())
     reading.page = page
     reading.people.update(people)
 
 
 class ReadingMiddleware(MiddlewareMixin):
-    """Logs whose data each returned page showed."""
+    """Logs whose data a page shows before the page is returned."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         reading: Reading | None = getattr(request, "reading", None)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from moments_app.recall.spans import Span
+from moments_app.recall.request import Span
 
 MOST_TERMS = 32  # maximum words of a query; the rarest words carry the meaning of a long query
-MOST_STEMS = 128  # per index search; for several hundred, PostgreSQL reads the whole table instead
-MOST_READ = 2_000  # texts ranked for one kind; more common words only affect the rank of texts that rarer words find
+MOST_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead
+MOST_READ = 2_000  # maximum texts ranked for one kind; more common words only rank texts that rarer words find
 COUNTED = ("fact", "moment", "turn")  # the order of the counts in query results
-UNCOUNTED = 0.5  # of the counted turns; if more are uncounted, rarity is computed from the texts that a search finds
+UNCOUNTED = 0.5  # share of the counted turns; with more uncounted turns, rarity is computed from the texts found
 
 
 def counts_by_kind(numbers: Sequence[Any]) -> dict[str, int]:
@@ -44,7 +44,6 @@ class Term:
 
     @property
     def all_stems(self) -> tuple[str, ...]:
-        """All stems to search for."""
         return self.stems + self.others
 
     @property
@@ -58,7 +57,7 @@ class Term:
 
     @property
     def is_known(self) -> bool:
-        """Whether a counted text contains it."""
+        """True if a counted text contains the word."""
         return any(self.counts.values())
 
 
@@ -105,7 +104,6 @@ class QueryWords:
     span: Span | None = None
 
     def lookup(self, kind: str) -> Lookup:
-        """Return the search parameters for a kind of text."""
         counted = self._counted(kind)
         if counted is None:
             return self._uncounted(kind)
@@ -138,7 +136,7 @@ class QueryWords:
 
     @property
     def are_turns_counted(self) -> bool:
-        """Whether most turns are counted."""
+        """True if most turns are counted."""
         return self._counted("turn") is not None
 
     def _uncounted(self, kind: str) -> Lookup:

@@ -1,7 +1,7 @@
-"""The base of the operators' pages and actions.
+"""Base classes of the operators' pages and actions.
 
-`PageAdmin.views` lists the views of a list. The URL and the name of a view start with those of the list. A view is open
-to anyone who is logged in to the admin and has the permissions that the view requires.
+`PageAdmin.views` contains the views of a list. The URL and the name of a view start with those of the list. Operators
+need to be logged in and have the permissions that the view requires.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,12 +17,12 @@ from django.shortcuts import get_object_or_404, render
 from django.template.response import TemplateResponse
 from django.views.generic import View
 
+from sessions_app.admin.access_log import note_reading, people_of
 from sessions_app.admin.links import page_url
-from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.models import Message, Session
 from sessions_app.refusals import Refusal
 
-MAX_DIGITS = 18  # of a number in a URL; every such number fits a bigint
+MAX_DIGITS = 18  # maximum digits of a number in a URL, so it fits a bigint
 
 Row = TypeVar("Row", bound=Model)
 
@@ -63,7 +63,7 @@ class OperatorView(View):
     is_open: ClassVar[bool] = False
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Check the permissions, and log whose data the page shows. Django rejects methods that the view lacks."""
+        """Check the permissions, and record whose data the page shows. Django rejects unsupported methods."""
         method = str(request.method).lower()
         if method in self.http_method_names and hasattr(self, method) and not self.may_enter():
             raise PermissionDenied
@@ -73,12 +73,10 @@ class OperatorView(View):
         return answer
 
     def may_enter(self) -> bool:
-        """Return whether the operator may see the list and use this view."""
         sees_list = bool(self.admin.has_view_permission(self.request))
         return sees_list and self.request.user.has_perms(self.needs) and self.has_permission()
 
     def has_permission(self) -> bool:
-        """Return whether the operator may use this view."""
         return bool(getattr(self.admin, f"has_{self.permission}_permission")(self.request))
 
     def people(self) -> Collection[int]:
@@ -86,7 +84,6 @@ class OperatorView(View):
         return ()
 
     def note_reading(self) -> None:
-        """Log that the operator read data of these people."""
         page = f"{self.admin.opts.verbose_name}: {self.name.replace('_', ' ')}"
         note_reading(self.request, page, self.people())
 
@@ -103,12 +100,11 @@ class OperatorView(View):
         return number_in(self.request.GET.get(name, ""))
 
     def log(self, row: Model, entry: str, message: str) -> None:
-        """Add an entry to a row's history, and show the operator a message."""
         self.admin.log_change(self.request, row, entry)
         messages.success(self.request, message)
 
     def attempt(self, row: Model, do: Callable[[], object], *, log: str, message: str, about: str = "") -> None:
-        """Change a row, log the change, and show a message. If the change is refused, show the reason.
+        """Change a row, log the change, and show a message. If a `Refusal` is raised, show its reason instead.
 
         Args:
             row: The row whose history gets the entry.
@@ -134,17 +130,14 @@ class OperatorPage(OperatorView):
         return self.page()
 
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
-        """Render the page."""
         shown = self.context() | {"title": self.get_title()} | more
         site = self.admin.admin_site.each_context(self.request)
         return render(self.request, self.template_name, site | shown, status=status)
 
     def get_title(self) -> str:
-        """Return the page's heading."""
         return self.title
 
     def context(self) -> dict[str, Any]:
-        """Return the context of the template."""
         return {}
 
 
@@ -159,12 +152,10 @@ class RowView(OperatorView, Generic[Row]):
             raise Http404 from error
 
     def rows(self) -> QuerySet[Row]:
-        """Return the rows that the view may show."""
         rows: QuerySet[Row] = self.admin.get_queryset(self.request)
         return rows
 
     def people(self) -> Collection[int]:
-        """Return the row's person."""
         return people_of(self.row)
 
 
@@ -178,12 +169,10 @@ class RowPage(RowView[Row], OperatorPage):
     has_trail = False
 
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
-        """Render the page, with breadcrumbs if it has them."""
         trail = {"opts": self.admin.opts, "original": self.row} if self.has_trail else {}
         return super().page(status=status, **trail | more)
 
     def get_title(self) -> str:
-        """Return the row's name."""
         return str(self.row)
 
 
@@ -193,20 +182,15 @@ class RowAction(RowView[Row]):
     permission = "change"
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Change the row, and redirect to the result."""
+        """Change the row, and redirect to the URL that `change` returns."""
         return HttpResponseRedirect(self.change(self.row))
 
     def change(self, row: Row) -> str:
-        """Change a row, log the change, and show a message.
-
-        Returns:
-            The URL to redirect to.
-        """
+        """Change a row, log the change, and show a message. Return the URL to redirect to."""
         raise NotImplementedError
 
     @classmethod
     def change_each(cls, admin: Any, request: HttpRequest, rows: Iterable[Row]) -> None:
-        """Change each of the rows that were selected in a list."""
         view = cls(admin=admin)
         view.setup(request)
         for row in rows:
@@ -225,16 +209,14 @@ class FormPage(RowView[Row]):
     after: str | None = None
 
     def context(self) -> dict[str, Any]:
-        """Return the context of the two templates."""
         return {}
 
     def note_reading(self) -> None:
-        """Log that the operator read the row."""
         note_reading(self.request, str(self.admin.opts.verbose_name), self.people())
 
 
 class FirstTab(RowView[Row]):
-    """The tab that replaces Django's form. Posts to it submit that form, which the details tab shows."""
+    """The tab that replaces Django's form. The form itself is on the details tab, but is submitted to this URL."""
 
     name = "change"
 
@@ -244,7 +226,7 @@ class FirstTab(RowView[Row]):
 
 
 class DetailsTab(RowView[Row]):
-    """The fields of the row that an operator may see and edit, in Django's form."""
+    """Shows the fields that the operator may see and edit, in Django's form."""
 
     route, name, tab = "<int:pk>/details/", "details", "Details"
 
@@ -253,7 +235,7 @@ class DetailsTab(RowView[Row]):
         form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
         return form
 
-    post = get  # a browser script submits the form to the page's own URL
+    post = get  # a browser script sends the form to the URL of the row
 
 
 def tabs_of(admin: Any, request: HttpRequest, row: Model, current: str, query: str = "") -> list[dict[str, Any]]:
@@ -266,10 +248,10 @@ def tabs_of(admin: Any, request: HttpRequest, row: Model, current: str, query: s
 
 
 def first_of(rows: QuerySet[Row], size: int) -> tuple[list[Row], Row | None]:
-    """Read the first rows, and one more to check whether more follow.
+    """Read the first rows of a page, and one more to check whether others follow.
 
     Returns:
-        The rows, at most `size`, and the last of them if more follow, otherwise None.
+        At most `size` rows. If others follow, also the last of these rows, otherwise None.
     """
     found = list(rows[: size + 1])
     return found[:size], found[size - 1] if len(found) > size else None
@@ -279,14 +261,14 @@ def first_of(rows: QuerySet[Row], size: int) -> tuple[list[Row], Row | None]:
 
 Action = Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]
 ROWS = 20  # the page lists this many rows, and shows only the number of the others
-AGAIN = ("action", "select_across", ACTION_CHECKBOX_NAME)  # the form fields to send again
+AGAIN = ("action", "select_across", ACTION_CHECKBOX_NAME)  # form fields to submit again after confirmation
 
 
 def asks_first(warning: str, *, button: str) -> Callable[[Action], Action]:
-    """Return a decorator that shows a confirmation page before an action that can't be undone or affects many rows.
+    """Return a decorator that makes a list's action ask for confirmation.
 
     Args:
-        warning: What the action will do, for the page.
+        warning: The text of the page. Describes the effect of the action.
         button: The label of the page's button.
     """
 

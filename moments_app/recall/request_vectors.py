@@ -85,8 +85,6 @@ def vectors_side_by_side(
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The result of a batch: its vectors or an error, and its calls."""
-
     batch: Sequence[Text]
     result: Vectors | Exception
     calls: list[CallRecord]
@@ -105,7 +103,6 @@ class _Asking:
         self._running = 0
 
     def begin(self, number: int) -> None:
-        """Start the threads."""
         self._running = number
         for _ in range(number):
             threading.Thread(target=self._work, name="embedding", daemon=True).start()

@@ -14,9 +14,9 @@ from django.db import connection
 from pytest_django import DjangoDbBlocker
 
 from memoryproject.database.probe import Pulse
-from memoryproject.serving import front
+from memoryproject.serving import request_limits
 from memoryproject.serving.fair_shares import NOBODY
-from memoryproject.serving.front import Threads, person_of
+from memoryproject.serving.request_limits import Threads, person_of
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support.frozen import gate
 from tests.support.http import status_of
@@ -283,12 +283,12 @@ async def _burst_after_a_quiet_time(threads: Threads) -> None:
         async with threads.one("", "", NOBODY):
             await asyncio.sleep(0.2)
 
-    threads._moved_at -= 2 * front.STALLED_SECONDS
+    threads._moved_at -= 2 * request_limits.STALLED_SECONDS
     await asyncio.gather(*(slow() for _ in range(6)))
 
 
 def test_a_burst_of_slow_requests_after_a_quiet_time_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "STALLED_WAIT", 0.05)
+    monkeypatch.setattr(request_limits, "STALLED_WAIT", 0.05)
     asyncio.run(_burst_after_a_quiet_time(Threads(2)))
 
 

@@ -1,4 +1,4 @@
-"""Find what says the same thing as a fact, and reword it when the fact is corrected, ended or withdrawn."""
+"""Find texts that say the same thing as a fact, and reword them when the fact is corrected, ended or withdrawn."""
 
 import re
 from collections.abc import Iterator, Sequence, Set
@@ -13,10 +13,10 @@ from moments_app.models.correction import reading
 from sessions_app import lexemes
 
 SAME = 0.7  # minimum share of a fact's words in a sentence that says the same thing
-LEAST_WORDS = 2  # minimum words for a partial match of a sentence of a fact; shorter ones must match exactly
+LEAST_WORDS = 2  # sentences of a fact with fewer words must match exactly
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
-# A sentence in a list, perhaps after a list marker and a day, or before a day.
+# A sentence of a list, with an optional list marker and date before it, or a date after it.
 _FRAMED = re.compile(
     r"(?P<mark>(?:- )?(?:\[\d{4}-\d\d-\d\d\] |\d{4}-\d\d-\d\d: )?).*?(?P<end>(?P<day> \(\d{4}-\d\d-\d\d\))?\s*)",
     re.DOTALL,
@@ -33,7 +33,7 @@ class Rewording:
     """A fact's text before and after.
 
     Args:
-        after: the new text; blank: none.
+        after: the new text. Blank if the fact was ended or withdrawn.
         fact: the whole old text, if `before` is one of its sentences. It names the people whom the sentence is about.
     """
 
@@ -43,7 +43,7 @@ class Rewording:
 
     @cached_property
     def parts(self) -> "list[Rewording]":
-        """One rewording for each changed sentence. Other texts may contain one of these sentences, or all in a row."""
+        """One rewording for each changed sentence. Another text may contain only one of these sentences."""
         old, new = sentences_of(self.before), sentences_of(self.after)
         if len(old) < 2:
             return [self]
@@ -51,7 +51,7 @@ class Rewording:
 
     @cached_property
     def words(self) -> list[tuple[str, str]]:
-        """The replaced words with their replacements; none if the whole sentence is different."""
+        """The replaced words with their replacements. Empty if the whole sentence is different."""
         old, new = _WORD.findall(self.before), _WORD.findall(self.after)
         matcher = SequenceMatcher(None, old, new, autojunk=False)
         changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
@@ -61,21 +61,20 @@ class Rewording:
 
     @property
     def is_name(self) -> bool:
-        """True if a name was replaced. The new name then applies to every sentence."""
+        """Return whether a name was replaced. The new name then replaces the old one in all sentences."""
         said = statement_of(self.before)
         return bool(said) and said is not None and said.attribute not in _NO_NAMES
 
     def of(self, text: str) -> str:
         """Return a text after rewording the sentences that say the same thing.
 
-        New sentences that the text already has are not added again.
+        A new sentence that the text already contains is not added again.
         """
         pairs = [(sentence, self._sentence(sentence)) for sentence in _SENTENCE.findall(text)]
         kept = {old.strip() for old, new in pairs if new == old}
         return "".join(new if new == old else _without(new, kept) for old, new in pairs).strip()
 
     def wrong_in(self, text: str) -> list[tuple[str, str]]:
-        """Return the wrong words of a text with their replacements."""
         return list(dict.fromkeys(pair for part in self.parts for pair in part._wrong_in(text)))
 
     def _wrong_in(self, text: str) -> list[tuple[str, str]]:
@@ -84,12 +83,12 @@ class Rewording:
         return [(sentence, self.after) for sentence in sentences_of(text) if self.says_same(sentence)]
 
     def names_in(self, text: str) -> list[tuple[str, str]]:
-        """Return the wrong names and numbers that occur anywhere in a text."""
+        """Return the wrong names and numbers that occur in a text, with their replacements."""
         words = dict.fromkeys(pair for part in self.parts for pair in part.words)
         return [(old, new) for old, new in words if _PARTICULAR.match(old) and reading(text, old, new) != text]
 
     def says_same(self, text: str) -> bool:
-        """Return whether a text says what the fact says, or one of the sentences that change."""
+        """Return whether a text says the same thing as the fact, or as one of its changed sentences."""
         return any(part._is_said_in(text) for part in self.parts)
 
     def _is_said_in(self, text: str) -> bool:
@@ -115,7 +114,7 @@ class Rewording:
         return bool(told - names) and bool(names - told)
 
     def _differs_in_marks(self, sentence: str) -> bool:
-        """Return whether a sentence has a word that differs from one here only in marks: C++ is not C."""
+        """Return whether a word of the sentence differs from one of the fact only in its marks, such as C++ and C."""
         own, said = set(words_of(self.before)), set(words_of(sentence))
         return not set(map(bare, own - said)).isdisjoint(map(bare, said - own))
 
@@ -130,12 +129,12 @@ class Rewording:
         if not (same or self.is_name):
             return sentence
         for old, new in self.words:
-            if reading(sentence, new, "") == sentence:  # the replacement isn't there yet
+            if reading(sentence, new, "") == sentence:  # otherwise it is already replaced
                 sentence = reading(sentence, old, new)
         return sentence
 
     def _in_place_of(self, sentence: str) -> str:
-        """Return the replacement of a sentence, with the sentence's list mark and day."""
+        """Return the replacement of a sentence, with the sentence's list marker and date."""
         framed = _FRAMED.fullmatch(sentence)
         if not framed or not self.after:
             return ""
@@ -147,7 +146,6 @@ def _without(text: str, others: Set[str]) -> str:
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences of a text."""
     return [sentence.strip() for sentence in _SENTENCE.findall(text)]
 
 
@@ -163,10 +161,10 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]
 
 
 def _names(text: str, languages: tuple[str, ...]) -> Set[str]:
-    """Return the stems of words that look like names or have marks, except for the first words of sentences."""
+    """Return the stems of names, numbers, and words with marks."""
     return lexemes.stems_in(" ".join(_NAME.findall(text)), languages) - _WRITERS
 
 
 def without(texts: Sequence[str], rewording: Rewording) -> list[str]:
-    """Return short texts after rewording, without empty ones."""
+    """Return short texts after rewording. Leave out those that become empty."""
     return [left for text in texts if (left := rewording.of(text))]

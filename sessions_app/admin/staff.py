@@ -17,7 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.links import list_url, page_url
-from sessions_app.admin.views.base import OperatorPage, RowAction
+from sessions_app.admin.views import OperatorPage, RowAction
 from sessions_app.models import Application
 from sessions_app.refusals import Refusal
 from sessions_app.security import staff
@@ -64,7 +64,7 @@ class Staff(OperatorPage):
         }
 
     def with_invitation(self, one: User, *, again: bool = False) -> HttpResponse:
-        """Render the page with a login's link once. A redirect would need a message, which a cookie would store."""
+        """Render the page with a login's link, once. A redirect would store the link in a cookie, as a message."""
         link = self.request.build_absolute_uri(page_url(User, Accept.name, staff.invitation_to(one)))
         return self.page(invited=one, link=link, again=again)
 
@@ -108,11 +108,7 @@ class LoginAction(RowAction[User]):
         return list_url(User)
 
     def do(self, one: User, by: User) -> None:
-        """Change a login.
-
-        Raises:
-            Refusal: The change is not allowed.
-        """
+        """Change a login. Raise a `Refusal` if that is not allowed."""
         raise NotImplementedError
 
 
@@ -124,7 +120,6 @@ class ChangeRole(LoginAction):
 
     @property
     def entry(self) -> str:  # type: ignore[override]
-        """The chosen role."""
         return f"Role changed to {self.request.POST.get('role')}."
 
     def do(self, one: User, by: User) -> None:
@@ -188,7 +183,6 @@ class Accept(OperatorPage):
         return super().page(status=410 if is_void else status, **more)
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-        """Set the password, and log the person in."""
         if self.invited is None:
             return self.page()
         form = SetPasswordForm(self.invited, request.POST)
@@ -197,7 +191,7 @@ class Accept(OperatorPage):
         password = form.cleaned_data["new_password1"]
         joined = staff.join(self.kwargs["token"], password)
         known = authenticate(request, username=joined.get_username(), password=password) if joined else None
-        if known is not None:  # IP addresses that guessed passwords are blocked here too
+        if known is not None:  # IP addresses that are blocked for guessing passwords are blocked here too
             login(request, known)
         return HttpResponseRedirect(reverse("admin:index"))
 

@@ -32,10 +32,10 @@ class NeedsHttps(Refusal):
 
 
 def refuse_strangers(scope: Scope) -> ASGIRequest:
-    """Return a request without its body, as a Django request, if it passes the checks.
+    """Check the host, origin and encryption of a request. Return it as a Django request without a body.
 
     Raises:
-        UnknownHost, OtherSite, NeedsHttps: it does not.
+        UnknownHost, OtherSite, NeedsHttps: a check failed.
     """
     http = ASGIRequest(scope, BytesIO())
     try:
@@ -52,7 +52,7 @@ def refuse_strangers(scope: Scope) -> ASGIRequest:
 
 
 def counted(application: ASGIApp) -> ASGIApp:
-    """Return the application with the usage of its calls counted and reported; see `DailyLimitsMiddleware`."""
+    """Wrap an ASGI application to count its calls and report their usage, as `DailyLimitsMiddleware` does."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         with calling(Call()) as call:

@@ -45,7 +45,7 @@ IN_MEMORY = 1_000_000  # bytes of a body; a larger one is stored in a file
 ANSWER = 1_000_000  # maximum bytes of an unstreamed response; a longer one is streamed
 READ_SECONDS = 60  # maximum time to read a part of a streamed response
 WAIT_SECONDS = 10.0  # maximum wait for a thread
-STALLED_SECONDS = 3.0  # without a thread becoming free, after which the queue counts as stalled
+STALLED_SECONDS = 3.0  # seconds without a free thread, after which the queue counts as stalled
 STALLED_WAIT = 0.3  # maximum wait in a stalled queue
 SPARE = 1  # threads kept for other applications
 
@@ -81,7 +81,6 @@ class Threads:
 
         Args:
             session: The session whose row the request may have to wait for, or a blank string.
-            person: The person of the request. Blank if unknown.
 
         Raises:
             Refused: No thread became free in time.
@@ -106,7 +105,7 @@ class Threads:
 
     @asynccontextmanager
     async def share_of(self, caller: Caller) -> AsyncIterator[None]:
-        """Hold a place in the caller's share while the block runs. Wait for it without a limit."""
+        """Hold a place in the caller's share while the block runs. The wait for it has no time limit."""
         async with AsyncExitStack() as stack:
             for share in self._shares_of(caller):
                 await stack.enter_async_context(share)
@@ -140,9 +139,6 @@ class Threads:
 
 async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
     """Read a request's body. If its declared length is over the limit, reject it without reading.
-
-    Args:
-        limit: The maximum number of bytes.
 
     Raises:
         Refused: The body is longer, or did not arrive within `BODY_SECONDS`.
@@ -230,7 +226,7 @@ def person_of(path: str, query: bytes, authorization: bytes) -> str:
 
 
 def application_of(authorization: bytes) -> str:
-    """Return an id of a key's application. Blank for the first one, and if it isn't known."""
+    """Return the id of a key's application. Blank for the first application, and if it isn't known."""
     key = _KEY.match(authorization)
     return str(PROVEN.application_of(key[1].decode("latin-1")) or "") if key else ""
 
@@ -253,7 +249,6 @@ async def refuse(send: Send, refused: Refused) -> None:
 
 
 async def answer_json(send: Send, status: int, data: object, more: Sequence[Header] = ()) -> None:
-    """Send a JSON response."""
     body = json.dumps(data).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -261,18 +256,13 @@ async def answer_json(send: Send, status: int, data: object, more: Sequence[Head
 
 
 class ThreadsOfLoops:
-    """The threads of each event loop, because a semaphore belongs to one loop.
-
-    Args:
-        number: See `Threads`.
-    """
+    """The threads of each event loop, because a semaphore belongs to one loop."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
 
     def here(self) -> Threads:
-        """Return the threads of the running loop."""
         return self._threads.setdefault(asyncio.get_running_loop(), Threads(self._number))
 
 
@@ -284,9 +274,6 @@ class Bridge:
 
     If the database does not respond, requests fail early. Only those that may have changed something wait, because only
     the database knows the outcome.
-
-    Args:
-        threads: The number that one application may use. See `Threads`.
     """
 
     def __init__(self, application: Application, threads: int) -> None:

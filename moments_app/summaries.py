@@ -50,7 +50,7 @@ from sessions_app.retention.read_archived import MISSING, with_readable_text
 # language model, whose calls cost money. `FREE_TURNS` is for the extractive engine; with it, consecutive windows leave
 # no gap.
 UNREAD_TURNS, FREE_TURNS = 48, WINDOW
-PROMPT_TOKENS = 550  # of a call in addition to the turns: prompt, current text and facts
+PROMPT_TOKENS = 550  # tokens of a call in addition to the turns: prompt, current text and facts
 FIRST_END = 5  # sequence of the first end of a round at which a summary is written
 LOOK_BACK = 50  # turns searched for the end of the last round
 
@@ -76,14 +76,11 @@ class SummaryInput(ProcessInput):
     corrections: CorrectionState
 
     def with_prompt(self, version: PromptVersion) -> Self:
-        """Return the same input with another prompt."""
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
 @dataclass(frozen=True)
 class Rolled:
-    """The engine's answer and its duration."""
-
     answer: SummaryAnswer
     engine: str
     milliseconds: int
@@ -138,7 +135,6 @@ class RollSummary(Process[SummaryInput, Rolled]):
         )
 
     def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> Rolled:
-        """Call the engine, once."""
         progress(0, 1)
         started = time.monotonic()
         answer = engine.roll_summary(input.request)
@@ -179,13 +175,13 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return _begin_each(due, requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
-        """Mark this run's version as failed. The next attempt begins another one, over the newest window."""
+        """Mark this run's version as failed. The next attempt starts another one, over the newest window."""
         if job.session:
             for summary in Summary.objects.for_session(job.session).processing():
                 summary.fail(error)
 
     def recover(self) -> int:
-        """Give up versions without a job, and begin new ones."""
+        """Abandon versions without a job, and begin new ones."""
         stuck = list(Summary.objects.stuck().select_related("session"))
         for summary in stuck:
             summary.fail("No job was working on the summary.")
@@ -221,7 +217,7 @@ def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None
     """Queue the next version, in the caller's transaction. Return None if none is due or one is in progress.
 
     Args:
-        end: sequence of the turn that ended it; None: none did.
+        end: sequence of the turn that ended the last round; None: no round has ended.
     """
     due = {session: end} if end is not None and is_due(session, end) else {}
     return next(iter(_begin_each(due, requested_by=requested_by)), None)
@@ -274,7 +270,7 @@ def _may_be_read(session: Session, added: Sequence[Message]) -> bool:
 
 
 def _is_read(session: Session) -> bool:
-    """Return whether a context was requested, or may have been, since the last summary: more will then follow."""
+    """Return whether a context was requested, or may have been, since the last summary."""
     if not settings.MEMORY_CONTEXT.receipt_days:
         return True
     return ContextReceipt.objects.for_session(session).filter(after_sequence__gt=session.summarised_to).exists()

@@ -406,7 +406,7 @@ def test_twelve_rounds_get_more_summaries_if_contexts_are_requested(
     is_requested: bool,
     ends: list[int],
 ) -> None:
-    monkeypatch.setattr("moments_app.summaries.roll.FREE_TURNS", WINDOW)
+    monkeypatch.setattr("moments_app.summaries.FREE_TURNS", WINDOW)
     for number in range(12):
         if is_requested:
             service.get("memory/context", user_id="ada", session_id="s1", query="Hi")
@@ -419,7 +419,7 @@ def test_twelve_rounds_get_more_summaries_if_contexts_are_requested(
 def test_a_language_model_is_called_after_a_context_request_or_many_turns(
     service: Api, ada: UserProfile, kept_receipts: None, monkeypatch: pytest.MonkeyPatch, model_server: OpenAIServer
 ) -> None:
-    monkeypatch.setattr("moments_app.summaries.roll.UNREAD_TURNS", 16)
+    monkeypatch.setattr("moments_app.summaries.UNREAD_TURNS", 16)
 
     def rounds(count: int) -> int:
         for _ in range(count):

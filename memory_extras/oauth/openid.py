@@ -1,0 +1,222 @@
+"""The organization's OpenID provider, where end users log in (OpenID Connect, authorization code flow with PKCE).
+
+Authlib creates the requests and verifies ID tokens. It is imported on first use, because most sites don't need it.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import structlog
+from django.db import connection
+from rest_framework.exceptions import ValidationError as RefusedByApi
+
+from memory_extras.oauth.conf import OAuthSettings, current
+from memory_extras.oauth.models import LOOPBACK
+from sessions_app.api.fields import PublicIdField
+from sessions_app.process_cache import ProcessCache
+
+logger = structlog.get_logger(__name__)
+Result = TypeVar("Result")
+
+CALLBACK = "/authorize/callback"
+SECONDS = 5  # timeout for a connection, and for each wait for data
+TOTAL_SECONDS = 10  # maximum time that a page waits for the provider
+AT_ONCE = 2  # logins of a web process that wait for the provider; others need its threads
+BUSY_SECONDS = 2  # maximum wait for one of these places
+CACHE_SECONDS = 3_600  # for the discovery document. Unknown signing keys are fetched immediately
+LEEWAY = 60  # seconds by which the provider's clock may differ
+# Only signatures with a public key, whatever else the discovery document lists.
+ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+METHODS = ["client_secret_basic", "client_secret_post"]  # in order of preference
+ENDPOINTS = ["authorization_endpoint", "token_endpoint", "jwks_uri"]
+
+_clients: ProcessCache[OAuthSettings, Any] = ProcessCache(1, seconds=CACHE_SECONDS)
+_places = threading.BoundedSemaphore(AT_ONCE)
+_executor = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="openid")
+
+
+class LoginFailed(Exception):
+    """A failed login. The message is for the end user.
+
+    Attributes:
+        status: The status of the page.
+    """
+
+    status = 400
+
+
+class LoginCancelled(LoginFailed):
+    """The end user did not log in at the provider."""
+
+    status = 200
+
+
+class ProviderUnavailable(LoginFailed):
+    """The provider did not respond, or not correctly."""
+
+    status = 503
+
+
+class NotUsable(Exception):
+    """The provider's discovery document can't be used. The message is for the log."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A login that was started at the provider.
+
+    Args:
+        url: The provider's page.
+        secrets: The `state`, `nonce` and `code_verifier` of the login. They belong to the end user's browser.
+    """
+
+    url: str
+    secrets: dict[str, str]
+
+
+def is_on() -> bool:
+    """Return whether end users can log in."""
+    return bool(current().openid_issuer)
+
+
+def start(*, prompt: str = "") -> Started:
+    """Start a login.
+
+    Args:
+        prompt: `login` if the provider must ask for the password again.
+
+    Raises:
+        LoginFailed: The provider is not available.
+    """
+    asked = {"prompt": prompt} if prompt else {}
+    made = _called(lambda: _client().create_authorization_url(_callback(), **asked))
+    return Started(made.pop("url"), made)
+
+
+def user_id_of(code: str, secrets: Mapping[str, str]) -> str:
+    """Exchange the code of a login for an ID token, verify the token, and return the end user's id.
+
+    Args:
+        secrets: The secrets of the login in the same browser.
+
+    Raises:
+        LoginFailed: The provider is not available, or the token isn't valid.
+    """
+    return _id_in(_called(lambda: _verified(code, secrets)))
+
+
+def _verified(code: str, secrets: Mapping[str, str]) -> Mapping[str, Any]:
+    group, client = current(), _client()
+    token = client.fetch_access_token(_callback(), code=code, code_verifier=secrets["code_verifier"])
+    expected = {"iss": group.openid_issuer, "aud": group.openid_client_id}
+    options = {name: {"essential": True, "value": value} for name, value in expected.items()}
+    claims = client.parse_id_token(token, secrets["nonce"], claims_options=options, leeway=LEEWAY)
+    if claims is None:
+        raise ValueError("the response has no ID token")
+    return dict(claims)
+
+
+def _id_in(claims: Mapping[str, Any]) -> str:
+    """Return the user id in verified claims."""
+    name = current().openid_user_claim
+    try:
+        user_id = str(PublicIdField().run_validation(claims.get(name)))
+    except RefusedByApi:
+        user_id = ""
+    if not user_id or (name == "email" and claims.get("email_verified") is not True):
+        logger.warning("an ID token has no usable user id", claim=name)
+        raise LoginFailed("Your login has no name that can be used here. Ask your administrator for help.")
+    return user_id
+
+
+def _callback() -> str:
+    return f"{current().site}{CALLBACK}"
+
+
+def _client() -> Any:
+    """Return Authlib's client of the provider. The client caches the provider's signing keys."""
+    group = current()
+    if (client := _clients.get(group)) is None:
+        client = _discovered(group)
+        _clients.put(group, client)
+    return client
+
+
+def _discovered(group: OAuthSettings) -> Any:
+    """Read the provider's discovery document, and return a client.
+
+    Raises:
+        NotUsable: The document is about another issuer, or the provider can't be used.
+    """
+    from authlib.integrations.django_client import DjangoOAuth2App
+    from authlib.integrations.requests_client import OAuth2Session
+
+    http = {"default_timeout": SECONDS, "max_redirects": 0}
+    with OAuth2Session(**http) as session:
+        url = f"{group.openid_issuer.rstrip('/')}/.well-known/openid-configuration"
+        answer = session.request("GET", url, withhold_token=True)
+        answer.raise_for_status()
+        found = answer.json()
+    if found["issuer"] != group.openid_issuer:
+        raise NotUsable("the discovery document is about another issuer")
+    if not all(_is_safe(found[name]) for name in ENDPOINTS):
+        raise NotUsable("an endpoint doesn't use HTTPS")
+    offered = found.get("token_endpoint_auth_methods_supported", METHODS)
+    method = next((known for known in METHODS if known in offered), None)
+    if method is None:
+        raise NotUsable(f"the provider supports none of {', '.join(METHODS)}")
+    own = {
+        "scope": "openid" if group.openid_user_claim == "sub" else "openid profile email",
+        "code_challenge_method": "S256",
+        "token_endpoint_auth_method": method,
+    }
+    return DjangoOAuth2App(
+        None,
+        client_id=group.openid_client_id,
+        client_secret=group.openid_client_secret.get_secret_value(),
+        authorize_url=found["authorization_endpoint"],
+        access_token_url=found["token_endpoint"],
+        jwks_uri=found["jwks_uri"],
+        id_token_signing_alg_values_supported=ALGORITHMS,
+        client_kwargs=http | own,
+    )
+
+
+def _is_safe(url: str) -> bool:
+    """Return whether a URL uses HTTPS, or is on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+
+
+def _called(call: Callable[[], Result]) -> Result:
+    """Return the result of a call to the provider, within `TOTAL_SECONDS`. Hold no database connection meanwhile.
+
+    Raises:
+        LoginFailed: The call failed. The log has the reason.
+    """
+    connection.close()
+    if not _places.acquire(timeout=BUSY_SECONDS):
+        raise ProviderUnavailable("Too many people are logging in at the moment. Try again.")
+    try:
+        return _executor.submit(_and_release, call).result(TOTAL_SECONDS)
+    except OSError as error:  # also a timeout
+        logger.warning("the OpenID provider is not available", error=type(error).__name__)
+        raise ProviderUnavailable("The login service of your organization doesn't respond. Try again.") from None
+    except NotUsable as error:
+        logger.error("the OpenID provider can't be used", why=str(error))
+        raise ProviderUnavailable("Nobody can log in at the moment. Ask your administrator for help.") from None
+    except Exception as error:  # of Authlib, joserfc, and those that a malformed response causes
+        code = getattr(error, "error", "")  # such as invalid_client
+        logger.warning("a login at the OpenID provider failed", error=type(error).__name__, code=code)
+        raise LoginFailed("Your login could not be verified. Try again.") from None
+
+
+def _and_release(call: Callable[[], Result]) -> Result:
+    try:
+        return call()
+    finally:
+        _places.release()

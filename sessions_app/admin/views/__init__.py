@@ -1,1 +1,0 @@
-"""Pages and actions of the transcript's lists."""
