@@ -1,6 +1,8 @@
 """Data on which only some migrations were applied that a squashed one replaces: this release refuses them."""
 
 from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -53,6 +55,14 @@ def test_workers_do_not_start_on_such_data(told: str) -> None:
     ended = manage("qcluster", DATABASE_URL=database_url())
     assert ended.returncode == 1
     assert ended.stderr.strip().endswith(told)
+
+
+@pytest.mark.slow
+def test_restore_refuses_a_backup_of_such_data(told: str, tmp_path: Path) -> None:
+    call_command("backup", str(tmp_path / "half.backup"), stdout=StringIO())
+    with pytest.raises(CommandError) as raised:
+        call_command("restore", str(tmp_path / "half.backup"))
+    assert str(raised.value).endswith(told)
 
 
 def test_data_with_all_or_no_replaced_migrations_are_accepted() -> None:
