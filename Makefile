@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ALL_EXTRAS = importers,lab,oauth,scale
 quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 
-.PHONY: run quick shuffle test core types checks docs package image clients typescript frameworks looks pictures bench bench-all bench-answers bench-recall lean walk quickstart trust house size lock
+.PHONY: run quick shuffle test core types checks docs package helm image clients typescript release-check frameworks looks pictures bench bench-all bench-answers bench-recall lean walk quickstart trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -64,15 +64,24 @@ docs: .venv/installed-dev
 	cp -r README.md CHANGELOG.md CONTRIBUTING.md CODE_OF_CONDUCT.md SECURITY.md LICENSE docs examples dist/pages && rm -r dist/pages/docs/site
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 
-# Builds the image for compose.yaml with Docker. BUILDER="buildah bud" uses Buildah instead.
+# Builds the image with Docker. PACKAGES are the optional dependencies. BUILDER="buildah bud" uses Buildah instead.
 image: BUILDER ?= docker build
+image: PACKAGES ?= embedded,embeddings
 image:
 	$(BUILDER) --tag memory-platform --build-arg PACKAGES=$(PACKAGES) .
+
+# Lints and renders the Helm chart, and checks the result with Kubernetes' schemas. Downloads the two tools (250 MB) once.
+helm: .venv/installed-dev dist/helm
+	PYTHONPATH=dist/helm .venv/bin/python -m pytest -n0 tests/test_helm.py
+
+dist/helm:
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ \
+		helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 importlib-resources==6.5.2
 
 # Builds the wheel and installs it into an empty environment, without the embedded database. Then runs `check` for the
 # platform and for examples/host_project, a project that hosts the apps.
 package: .venv/installed-dev
-	rm -rf build dist
+	rm -rf build dist/empty dist/*.whl
 	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	.venv/bin/python -m uv venv --quiet dist/empty
 	.venv/bin/python -m uv pip install --quiet --python dist/empty/bin/python --constraint requirements-production.txt dist/*.whl
@@ -92,6 +101,22 @@ typescript: .venv/installed-dev
 	mkdir -p dist
 	cd clients/typescript && npm pack --silent --pack-destination $(CURDIR)/dist
 	TYPESCRIPT_CLIENT=clients/typescript .venv/bin/python -m pytest -n0 tests/clients/test_typescript.py
+
+# Builds and checks in dist/release what a release publishes: wheels, the npm package, and lists of their dependencies (SBOM).
+# .github/workflows/release.yml runs this target with the TAG of the release, such as v1.0.0.
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' memoryproject/__init__.py)
+release-check: .venv/installed-dev
+	@test "$${TAG:-v$(VERSION)}" = "v$(VERSION)" || { echo "TAG is not the version in memoryproject/__init__.py." >&2; exit 1; }
+	rm -rf dist/release dist/*.tgz
+	$(MAKE) --no-print-directory package clients typescript
+	mkdir dist/release && cp dist/*.whl dist/*.tgz dist/release
+	.venv/bin/python -m uv venv --quiet --clear dist/tools
+	.venv/bin/python -m uv pip install --quiet --python dist/tools/bin/python twine==7.0.0 cyclonedx-bom==7.5.0
+	dist/tools/bin/twine check --strict dist/release/*.whl
+	dist/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+		--output-file dist/tools/sbom.json dist/empty/bin/python
+	sed 's/"name": "memory-platform",/& "version": "$(VERSION)",/' dist/tools/sbom.json > dist/release/memory-platform.cdx.json
+	cd clients/typescript && npm sbom --omit=dev --sbom-format=cyclonedx > $(CURDIR)/dist/release/memory-platform-client-npm.cdx.json
 
 # Runs the code of docs/frameworks.md and LangGraph's own tests with the latest releases of the frameworks.
 frameworks: .venv/installed-dev

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Creates the database, its owner, and the logins of web servers and workers. None of these roles is a superuser. Run this
-# script once, as a database administrator.
+# script once, as a database administrator. The passwords are those of the URLs in SECRETS_DIR (deploy/secrets.sh).
 set -eu
 
-psql --set ON_ERROR_STOP=1 --set owner_password="$POSTGRES_PASSWORD" --set web_password="$WEB_DATABASE_PASSWORD" \
-    --set worker_password="$WORKER_DATABASE_PASSWORD" --username "${POSTGRES_USER:-postgres}" --dbname postgres <<'SQL'
+password() { sed 's|^[^:]*://[^:]*:\([^@]*\)@.*|\1|' "${SECRETS_DIR:-/run/secrets}/$1"; }
+psql --set ON_ERROR_STOP=1 --set owner_password="$(password DATABASE_URL)" --set web_password="$(password WEB_DATABASE_URL)" \
+    --set worker_password="$(password WORKER_DATABASE_URL)" --username "${POSTGRES_USER:-postgres}" --dbname postgres <<'SQL'
 CREATE ROLE memory LOGIN PASSWORD :'owner_password';
 CREATE DATABASE memory OWNER memory;
 \connect memory

@@ -1,8 +1,9 @@
 """The settings that an operator may change. They are typed, and validated when a process starts.
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field. A field of a group
-is `GROUP__FIELD`. A wrong value or an unknown name stops every command, the web server and the worker, with a sentence
-that names it. A removed setting causes a warning. `manage.py settings_table` generates `docs/settings.md`.
+is `GROUP__FIELD`. It can also be a file of that name in `SECRETS_DIR`. A wrong value or an unknown name stops every
+command, the web server and the worker, with a sentence that names it. A removed setting causes a warning. `manage.py
+settings_table` generates `docs/settings.md`.
 
 An extra adds settings by a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
@@ -738,6 +739,11 @@ class Settings(Group):
         description="Comma-separated list of former secret keys. Values that were signed or encrypted with a former "
         "key stay valid.",
     )
+    secrets_dir: Path | None = Field(
+        None,
+        description="Folder with files for settings that are secret. Each file has the name of a setting, such as "
+        "`SECRET_KEY`, and contains the setting's value.",
+    )
     database_url: str = Field(
         "",
         description="URL of a database in PostgreSQL 15 or later, with the extension pgvector. If unset, the "
@@ -909,15 +915,20 @@ def with_extras(*names: str) -> type[Settings]:
 
 
 def load(environment: Mapping[str, str]) -> Settings:
-    """Read the settings from environment variables.
+    """Read the settings from environment variables, and from the files in `SECRETS_DIR`.
 
     Raises:
-        ImproperlyConfigured: Variables are wrong, unknown, or of an extra that isn't installed. The message names all
-            of them with the reasons.
+        ImproperlyConfigured: Variables or files are wrong, unknown, or of an extra that isn't installed. The message
+            names all of them with the reasons.
     """
+    secrets_dir = environment.get("SECRETS_DIR", "")
+    from_files = _read_files(Path(secrets_dir)) if secrets_dir else {}
+    if twice := sorted(from_files.keys() & environment.keys()):
+        raise ImproperlyConfigured(f"{', '.join(twice)}: set both as a variable and as a file in SECRETS_DIR.")
+    environment = {**environment, **from_files}
     model = with_extras(*_installed(environment))
     known = {name: path for name, path, _ in variables(model)}
-    problems = [f"{name}: {reason}" for name, reason in _unknown(environment, known).items()]
+    problems = [f"{name}: {reason}" for name, reason in _unknown(environment, known, from_files).items()]
     problems += [f"{name}: {SPACE}" for name in known if name.endswith("_URL") and " " in environment.get(name, "")]
     values: dict[str, Any] = {}
     for name, path in known.items():
@@ -933,15 +944,32 @@ def load(environment: Mapping[str, str]) -> Settings:
     return settings
 
 
+def _read_files(folder: Path) -> dict[str, str]:
+    """Return the text of each file in a folder, without the line break at its end. Skip hidden files and folders.
+
+    Raises:
+        ImproperlyConfigured: The folder or a file can't be read.
+    """
+    try:
+        files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        return {path.name: path.read_text(encoding="utf-8").rstrip("\r\n") for path in files}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else "a file is not UTF-8 text"
+        raise ImproperlyConfigured(f"SECRETS_DIR: {folder} can't be read ({reason}).") from None
+
+
 def _installed(environment: Mapping[str, str]) -> list[str]:
     named = _split_commas(environment.get("EXTRAS", Settings.model_fields["extras"].default))
     return [extra for extra in extras.available() if extra in named]
 
 
-def _unknown(environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Return the variables that can't be used, with the reasons."""
+def _unknown(
+    environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]], from_files: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables and files that can't be used, with the reasons."""
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
-    unknown = {name for name in environment if name.startswith(groups)} - known.keys() - REMOVED.keys()
+    in_groups = {name for name in environment if name.startswith(groups)} - REMOVED.keys()
+    unknown = (in_groups | from_files.keys()) - known.keys()
     owners = {name: extra for extra in extras.available() for name, _, _ in variables_of(extra)}
     missing = {name for name in owners.keys() & environment.keys() - known.keys() if environment[name]}
     return dict.fromkeys(unknown, "there is no setting with this name; correct the name or remove the variable") | {

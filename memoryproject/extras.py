@@ -46,7 +46,7 @@ def packages_of(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         told = (
-            f"The package {error.name} isn't installed. Run `pip install 'memory-platform[{name}]'`, or unset the "
+            f"The package {error.name} isn't installed. Run `pip install '.[{name}]'` in the repository, or unset the "
             "settings that need it."
         )
         raise ImproperlyConfigured(told) from error

@@ -60,9 +60,9 @@ def _worker(number: int, workers: int) -> Fork:
     return Fork(f"Worker {number}", work, may_rest=worker.may_rest(number, workers))
 
 
-def web_server(port: int) -> Fork:
-    """Return the web server for a port of this host."""
-    return Fork("The web server", partial(_serve, port))
+def web_server(host: str, port: int) -> Fork:
+    """Return the web server for an address and a port of this host."""
+    return Fork("The web server", partial(_serve, host, port))
 
 
 def embeddings_server() -> Fork:
@@ -84,11 +84,11 @@ def _as_worker(function: Callable[[], None]) -> None:
         function()
 
 
-def _serve(port: int) -> None:
+def _serve(host: str, port: int) -> None:
     from gunicorn.app.wsgiapp import run  # type: ignore[import-untyped]
 
     _log_in_as("web")
-    configuration = ["-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
+    configuration = ["-c", "python:memoryproject.gunicorn_conf", "--bind", f"{host}:{port}"]
     sys.argv = ["gunicorn", *configuration, "memoryproject.asgi"]
     run()
 

@@ -272,6 +272,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Long-term memory for applications built on language models.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
+    "SERVERS": [{"url": "/", "description": "The site that serves this schema."}],
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

@@ -1,10 +1,15 @@
 """The files of the image and its containers name settings, commands and roles that exist."""
 
 import io
+import json
+import os
 import re
+import subprocess
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -12,6 +17,7 @@ from django.conf import settings
 from django.core.management import call_command, get_commands
 
 from memoryproject import conf, embeddings
+from memoryproject.management.commands.run import Command as Run
 from memoryproject.settings import CONF
 
 ROOT = Path(settings.BASE_DIR)
@@ -23,17 +29,70 @@ OURS = {name: service for name, service in COMPOSE["services"].items() if name !
 def test_each_container_has_known_settings_and_a_known_command() -> None:
     known = {name for name, *_ in conf.variables(type(CONF))}
     for service in OURS.values():
-        assert service["environment"].keys() <= known
-        program, *arguments = service.get("command", ["memory-platform", "check"])
-        assert program == "memory-platform" and arguments[0] in get_commands()
+        assert set(service["environment"]) | (set(_secrets(service)) - {"postgres_password"}) <= known
+        program, *arguments = service["command"]
+        assert program == "gunicorn" or (program == "memory-platform" and arguments[0] in get_commands())
     assert set(re.findall(r"ENV .*?(DATA_DIR)=", DOCKERFILE)) <= known
 
 
-def test_the_image_serves_with_our_configuration_and_not_as_root() -> None:
-    served = re.search(r'"--config", "python:([\w.]+)", .*, "([\w.]+)"\]', DOCKERFILE)
-    assert served and all(find_spec(module) for module in served.groups())
-    assert re.findall(r"^USER (.*)", DOCKERFILE, re.M) == ["memory"]
-    assert DOCKERFILE.index("USER") < DOCKERFILE.index("\nCMD")
+def test_the_web_container_serves_with_our_configuration() -> None:
+    _, _, configuration, _, _, application = OURS["web"]["command"]
+    assert find_spec(configuration.removeprefix("python:")) and find_spec(application)
+
+
+def test_a_container_without_a_command_runs_everything_and_not_as_root() -> None:
+    [told] = re.findall(r"^CMD (.*)", DOCKERFILE, re.M)
+    program, command, *arguments = json.loads(told)
+    assert (program, command) == ("memory-platform", "run")
+    assert vars(Run().create_parser(program, command).parse_args(arguments))["host"] == "0.0.0.0"
+    assert re.findall(r"^USER (.*)", DOCKERFILE, re.M) == ["10001"]
+    assert DOCKERFILE.index("USER") < DOCKERFILE.index("\nENTRYPOINT")
+
+
+def test_each_optional_package_of_the_image_exists() -> None:
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    packages = [*re.findall(r'^ARG PACKAGES="(.*)"', DOCKERFILE, re.M), OURS["web"]["build"]["args"]["PACKAGES"]]
+    assert {name for listed in packages for name in listed.split(",")} == {"embedded", "embeddings"} <= optional.keys()
+
+
+@pytest.mark.parametrize("service", COMPOSE["services"])
+def test_each_container_has_few_rights_and_limited_resources(service: str) -> None:
+    found = COMPOSE["services"][service]
+    assert (found["read_only"], found["cap_drop"], found["security_opt"]) == (True, ["ALL"], ["no-new-privileges:true"])
+    assert "/tmp" in found["tmpfs"] and {"mem_limit", "cpus", "pids_limit"} <= found.keys()
+    assert not {"privileged", "cap_add", "network_mode", "pid"} & found.keys()
+
+
+def test_no_secret_is_a_variable() -> None:
+    secret = {name for name, _, field in conf.variables() if "Secret" in str(field.annotation)} | {"DATABASE_URL"}
+    assert not secret & {name for service in OURS.values() for name in service["environment"]}
+    assert not re.search(r"\$\{\w*(KEY|PASSWORD|SECRET)", (ROOT / "compose.yaml").read_text())
+
+
+def test_the_secrets_of_the_containers_are_created_with_passwords_that_the_database_gets(tmp_path: Path) -> None:
+    subprocess.run([ROOT / "deploy/secrets.sh"], cwd=tmp_path, check=True)
+    folder = tmp_path / "secrets"
+    assert folder.stat().st_mode & 0o777 == 0o700  # another user can't open it
+    assert {path.name for path in folder.iterdir()} == COMPOSE["secrets"].keys()
+    assert all((tmp_path / secret["file"]).stat().st_mode & 0o777 == 0o644 for secret in COMPOSE["secrets"].values())
+    (folder / "postgres_password").unlink()  # only for PostgreSQL
+    found = conf.load({"SECRETS_DIR": str(folder)})
+    urls = [urlsplit(url) for url in (found.database_url, found.web_database_url, found.worker_database_url)]
+    assert [url.username for url in urls] == ["memory", "memory_web_login", "memory_worker_login"]
+
+    (tmp_path / "psql").write_text('#!/bin/sh\nprintf "%s\\n" "$@"')
+    (tmp_path / "psql").chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SECRETS_DIR": str(folder)}
+    script = ROOT / "deploy/database.sh"
+    told = subprocess.run([script], env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.partition("=")[2] for line in told if "_password=" in line] == [url.password for url in urls]
+    assert subprocess.run([ROOT / "deploy/secrets.sh"], cwd=tmp_path, capture_output=True).returncode != 0
+
+
+def _secrets(service: dict[str, Any]) -> dict[str, str]:
+    """Return the secrets of a container: the name of each file, and where it comes from."""
+    listed = [{"source": one, "target": one} if isinstance(one, str) else one for one in service["secrets"]]
+    return {one["target"]: one["source"] for one in listed}
 
 
 def test_the_postgresql_client_of_the_image_can_back_up_the_database() -> None:
@@ -52,9 +111,9 @@ def test_exactly_the_sources_of_the_wheel_are_copied() -> None:
 
 @pytest.mark.parametrize("service", OURS)
 def test_each_container_gets_only_its_database_password(service: str) -> None:
-    own = {"web": {"WEB_DATABASE_PASSWORD"}, "worker": {"WORKER_DATABASE_PASSWORD"}, "embeddings": set()}
-    told = set(re.findall(r"\b\w*DATABASE_PASSWORD", str(OURS[service]["environment"])))
-    assert told == own.get(service, {"DATABASE_PASSWORD"})
+    own = {"web": {"WEB_DATABASE_URL"}, "worker": {"WORKER_DATABASE_URL"}, "embeddings": set()}
+    told = {source for source in _secrets(OURS[service]).values() if "DATABASE_URL" in source}
+    assert told == own.get(service, {"DATABASE_URL"})
 
 
 def test_the_embeddings_container_is_the_endpoint_of_the_others() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
+from django.db import connection
 from django.db.models import Count, Sum
 from django.http import HttpResponse
 from django.utils import timezone
@@ -206,6 +207,13 @@ def _contexts() -> Iterator[Metric]:
     yield _gauge("memory_context_receipts", "Stored contexts.", [], {(): receipts})
 
 
+def _database() -> Iterator[Metric]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_database_size(current_database())")
+        (size,) = cursor.fetchone() or (0,)
+    yield _gauge("memory_database_bytes", "Size of the database on disk.", [], {(): size})
+
+
 def _site() -> Iterator[Metric]:
     recently = site_state.recently(1)
     now = [change.state for change in recently.changes]
@@ -219,7 +227,17 @@ def _site() -> Iterator[Metric]:
     yield _gauge("memory_process_restarts_last_day", "Processes that crashed and were restarted.", [], {(): restarts})
 
 
-FIGURES: list[Figures] = [_site_jobs, _site_usage, _site_calls, _vectors, _rounds, _contexts, _schedules, _site]
+FIGURES: list[Figures] = [
+    _site_jobs,
+    _site_usage,
+    _site_calls,
+    _vectors,
+    _rounds,
+    _contexts,
+    _schedules,
+    _database,
+    _site,
+]
 
 
 def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:

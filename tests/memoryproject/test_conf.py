@@ -100,6 +100,41 @@ def test_row_20_a_wrong_secret_is_not_printed() -> None:
     assert "sk-marked" not in repr(conf.load({"RETENTION__STORAGE_OPTIONS": '{"secret_key": "sk-marked"}'}))
 
 
+def test_settings_are_read_from_files_of_their_names(tmp_path: Path) -> None:
+    (tmp_path / "SECRET_KEY").write_text("sk-marked\n")
+    (tmp_path / "ENGINE__API_KEY").write_text("sk engine")
+    (tmp_path / "..data").mkdir()  # as in a mounted Kubernetes secret
+    (tmp_path / ".hidden").write_text("x")
+    found = conf.load({"SECRETS_DIR": str(tmp_path)})
+    assert found.secret_key.get_secret_value() == "sk-marked"
+    assert found.engine.api_key.get_secret_value() == "sk engine"
+    assert found.engine.uses_model
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("ENGINE__APIKEY", b"sk-marked", "ENGINE__APIKEY: there is no setting with this name"),
+        ("SECRETKEY", b"sk-marked", "SECRETKEY: there is no setting with this name"),
+        ("ENGINE__TIMEOUT_SECONDS", b"sk-marked", "ENGINE__TIMEOUT_SECONDS: Input should be a valid number"),
+        ("DATABASE_URL", b"sk-marked", "DATABASE_URL: set both as a variable and as a file in SECRETS_DIR"),
+        ("SECRET_KEY", b"sk-marked\xff", r"SECRETS_DIR: .*\(a file is not UTF-8 text\)"),
+    ],
+)
+def test_a_wrong_file_of_a_setting_is_named_but_not_its_content(
+    tmp_path: Path, name: str, content: bytes, told: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ImproperlyConfigured, match=told) as raised:
+        conf.load({"SECRETS_DIR": str(tmp_path), "DATABASE_URL": "postgres://a/b"})
+    assert "sk-marked" not in str(raised.value)
+
+
+def test_a_missing_folder_of_secrets_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"SECRETS_DIR: .* can't be read .*No such file"):
+        conf.load({"SECRETS_DIR": str(tmp_path / "missing")})
+
+
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [

@@ -1,6 +1,7 @@
 """Everything on one machine: `make run`, used as a user would."""
 
 import re
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -130,6 +131,16 @@ def _answers(folder: Path) -> bool:
     except OSError:
         return False
     return status == 200 and len(body["data"][0]["embedding"]) == 384
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_site_on_every_address_ends_cleanly_as_a_container_is_stopped() -> None:
+    with migrated_folder() as folder:
+        run = Run(folder, "--no-demo", "--host", "0.0.0.0").serve()
+        socket.create_connection(("127.0.0.2", run.port)).close()
+        run.process.terminate()
+        assert run.ended().endswith("Stopping.\n")
+        assert (run.process.returncode, of_folder(folder)) == (0, [])
 
 
 @pytest.mark.slow(seconds=20)

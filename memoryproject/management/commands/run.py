@@ -39,12 +39,14 @@ from sessions_app.models import ApiKey, UserProfile
 OPERATOR = "operator"
 MANAGE = ".venv/bin/python manage.py" if (settings.BASE_DIR / "manage.py").exists() else "memory-platform"
 PATIENCE = 5  # seconds that a killed run may take to close its database
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 (only if the operator sets it)
 
 
 class Command(BaseCommand):
     help = "Prepare the database and start the web server and workers. On a new site, show a demonstration first."
 
     def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help=f"address to listen on; {ANY_ADDRESS} is every address")
         parser.add_argument("--port", type=int, default=8000)
         parser.add_argument("--no-demo", action="store_true", help="skip the demonstration on a new site")
 
@@ -53,8 +55,8 @@ class Command(BaseCommand):
         end_as_by_ctrl_c()
         try:
             with hold(settings.DATA_DIR, patience=PATIENCE):
-                _check_port(options["port"])
-                self._run(options["port"], with_demonstration=not options["no_demo"])
+                _check_port(options["host"], options["port"])
+                self._run(options["host"], options["port"], with_demonstration=not options["no_demo"])
         except Held as error:
             raise CommandError(
                 f"{error} If the platform is running, use it, or stop it with Ctrl-C in its terminal. To run a second "
@@ -65,8 +67,8 @@ class Command(BaseCommand):
         except KeyboardInterrupt:  # before any process was started
             self._say("Stopped.")
 
-    def _run(self, port: int, *, with_demonstration: bool) -> None:
-        base_url = f"http://127.0.0.1:{port}"
+    def _run(self, host: str, port: int, *, with_demonstration: bool) -> None:
+        base_url = f"http://{'127.0.0.1' if host == ANY_ADDRESS else host}:{port}"
         with _database():
             is_first = settings.DATABASE_IS_EMBEDDED and not settings.EMBEDDED_DATABASE_DIR.exists()
             self._say(f"Preparing the database{'. The first start takes about half a minute' if is_first else ''} …")
@@ -77,7 +79,7 @@ class Command(BaseCommand):
                 self._say_how_it_finds()
                 forks.load_web()
                 forks.load()
-                tree = Tree(_children(port), self._tell)
+                tree = Tree(_children(host, port), self._tell)
                 self._serve(base_url, tree, password, with_demonstration=with_demonstration and is_new)
 
     def _prepare(self) -> tuple[str, bool]:
@@ -178,7 +180,7 @@ def _key_of_demonstration() -> Iterator[str]:
                 locked.delete()
 
 
-def _check_port(port: int) -> None:
+def _check_port(host: str, port: int) -> None:
     """Reject a port that is in use, before any process is started.
 
     Raises:
@@ -187,7 +189,7 @@ def _check_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError as error:
             raise CommandError(
                 f"Port {port} can't be used ({error.strerror}). Choose another: make run PORT=8001, or "
@@ -210,8 +212,8 @@ def _stop_database() -> None:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
-def _children(port: int) -> list[Fork]:
-    children = [*forks.background(stops_database=settings.DATABASE_IS_EMBEDDED), forks.web_server(port)]
+def _children(host: str, port: int) -> list[Fork]:
+    children = [*forks.background(stops_database=settings.DATABASE_IS_EMBEDDED), forks.web_server(host, port)]
     if settings.EMBEDDING.is_embedded:
         children.insert(0, forks.embeddings_server())
     return children

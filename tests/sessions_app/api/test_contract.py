@@ -33,6 +33,12 @@ def calls(of: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield path, method, call
 
 
+def test_the_schema_names_its_version_and_server(service: Api) -> None:
+    found = described(service)
+    assert found["servers"] == [{"url": "/", "description": "The site that serves this schema."}]
+    assert all(path.startswith(f"/api/v{found['info']['version']}/") for path in found["paths"])
+
+
 class TestErrors:
     """All errors have one shape."""
 
