@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
 from django.db import OperationalError, connection
 from django.db.migrations import Migration
-from django.db.models.signals import post_migrate, pre_migrate
+from django.db.models.signals import post_migrate
 
 from memoryproject import conf
 
@@ -29,7 +29,6 @@ class MemoryProjectConfig(AppConfig):
 
         from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
-        from memoryproject.database.verification import refuse_newer
         from memoryproject.logins import begin, log_lock, register_groups
         from memoryproject.schedules import register_schedules
         from sessions_app.database.database_roles import grant_privileges
@@ -38,7 +37,6 @@ class MemoryProjectConfig(AppConfig):
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
         # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
-        pre_migrate.connect(refuse_newer, sender=apps.get_app_config("auth"))  # runs before any change
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(grant_privileges, sender=apps.get_app_config("moments_app"))  # after the last migration

@@ -80,7 +80,7 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Stop the server if the data are from a newer version. Only the first worker checks, except under `manage.py run`.
+    """Stop the server if the data are from another version. Only the first worker checks, except under `manage.py run`.
 
     Later workers don't check, because during a rollout this release keeps serving while the next one migrates.
     """
@@ -93,11 +93,11 @@ def post_worker_init(worker: Any) -> None:
     from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
 
     from memoryproject.database.timeouts import DatabaseUnavailable, database
-    from memoryproject.database.verification import refuse_newer
+    from memoryproject.database.verification import refuse_other_versions
 
     try:
         with suppress(DatabaseUnavailable), database():
-            refuse_newer()
+            refuse_other_versions()
     except CommandError as error:
         raise AppImportError(str(error)) from None
     finally:

@@ -38,7 +38,7 @@ from memoryproject.database.backup import (
     decrypt,
     opened,
 )
-from memoryproject.database.verification import unknown
+from memoryproject.database.verification import half_applied, unknown
 from memoryproject.postgresql.programs import ProgramFailed, running
 from sessions_app.database.database_roles import create_roles
 from sessions_app.database.several_servers import remote_tables
@@ -90,6 +90,8 @@ def _check_versions(manifest: Manifest) -> None:
         raise BackupError(
             f"The backup is from a newer version, with the migration {app}.{name}. Install that version first."
         )
+    if told := half_applied(recorded):
+        raise BackupError(told)
 
 
 @contextmanager

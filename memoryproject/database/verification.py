@@ -1,12 +1,13 @@
 """Verification of an installation: everything that a request needs, and checks that read all data."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
@@ -38,7 +39,9 @@ def verify() -> Iterator[str]:
 
 
 def unknown_migrations() -> list[str]:
-    """Return migrations that are not applied, or that a newer version has applied."""
+    """Return migrations that are not applied, or that this version can't continue from."""
+    if told := _told_of_half():
+        return [told]
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     missing = [
@@ -53,6 +56,8 @@ def unknown_migrations() -> list[str]:
 
 def schema_mismatch() -> str:
     """Return why the tables don't match this code, or a blank string if they do."""
+    if told := _told_of_half():
+        return told
     executor = MigrationExecutor(connection)
     if told := _told_of_newer(executor.loader):
         return told
@@ -60,19 +65,37 @@ def schema_mismatch() -> str:
     return "Migrations have not been applied. Run manage.py migrate." if is_behind else ""
 
 
-def newer_version() -> str:
-    """Return a sentence if the data are from a newer version, or a blank string."""
-    return _told_of_newer(MigrationLoader(connection))
-
-
-def refuse_newer(**_: Any) -> None:
-    """Refuse to start on data from a newer version. `migrate` calls this before it changes anything.
+def refuse_other_versions(**_: Any) -> None:
+    """Refuse to start on data of a version that this one can't continue from. `migrate` calls this before any change.
 
     Raises:
-        CommandError: The database has a migration that this version lacks. The message names it.
+        CommandError: The message names a migration, and says which version to start.
     """
-    if told := newer_version():
+    if told := _told_of_half() or _told_of_newer(MigrationLoader(connection)):
         raise CommandError(told)
+
+
+def _told_of_half() -> str:
+    return half_applied(MigrationRecorder(connection).applied_migrations())
+
+
+def half_applied(recorded: Collection[tuple[str, str]]) -> str:
+    """Return a sentence if only some of the migrations that a squashed one replaces were applied, or a blank string.
+
+    Django can't apply the others, because they are deleted. It ignores such a squashed migration, or raises an error.
+    """
+    loader = MigrationLoader(None, load=False)
+    loader.load_disk()
+    there = loader.disk_migrations
+    for migration in there.values():
+        missing = [key for key in migration.replaces if key not in recorded and key not in there]
+        if missing and (applied := [key for key in migration.replaces if key in recorded]):
+            (app, last), (_, next_) = applied[-1], missing[0]
+            return (
+                f"The data are from a version between two releases: {app}.{last} was applied, but {next_} was not. "
+                f"Run manage.py migrate of a version that has {next_}, and then of this version."
+            )
+    return ""
 
 
 def _told_of_newer(loader: MigrationLoader) -> str:

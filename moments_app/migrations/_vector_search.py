@@ -2,6 +2,7 @@
 
 from django.db.migrations import RunSQL
 
+from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.migrations._word_search import ROWS
 from sessions_app.row_security import PERSON, ROLE
 
@@ -39,12 +40,12 @@ def nearest(table: str, *, shards_of: str = "", seen_shards: str = "shards") -> 
         )"""  # noqa: S608 (names of our own tables)
     return RunSQL(
         sql=f"""
-            CREATE OR REPLACE FUNCTION nearest_{table}(
+            CREATE FUNCTION nearest_{table}(
                 person bigint, shards bigint[], model bigint, dimensions integer, query text, since timestamptz,
                 most integer
             ) RETURNS TABLE (found bigint, score float8)
             LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS {ROWS}
-            SET search_path FROM CURRENT SET max_parallel_workers_per_gather = 0 AS $$
+            SET search_path = pg_catalog, public, pg_temp SET max_parallel_workers_per_gather = 0 AS $$
             DECLARE
                 acting bigint := {PERSON};
                 are_few boolean := (
@@ -68,7 +69,6 @@ def nearest(table: str, *, shards_of: str = "", seen_shards: str = "shards") -> 
                 USING acting, query, since, most, {seen_shards};
             END $$;
             REVOKE ALL ON FUNCTION nearest_{table} FROM PUBLIC;
-            GRANT EXECUTE ON FUNCTION nearest_{table} TO {ROLE};
+            GRANT EXECUTE ON FUNCTION nearest_{table} TO {ROLE}, {OPERATOR_ROLE};
         """,  # noqa: S608 (names of our own tables)
-        reverse_sql=f"DROP FUNCTION nearest_{table}",
     )

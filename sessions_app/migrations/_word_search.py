@@ -12,14 +12,11 @@ with its occurrences like the sums of inverse squares 1, 1.25, 1.36 …, which m
 within a few percent and doesn't need to unpack the vector.
 """
 
-from collections.abc import Sequence
-
 from django.db.migrations import RunSQL
 
+from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.row_security import ACTING, IS_REQUEST, ROLE
 
-CONFIG = "english"  # the configuration that made vectors before version 1
-MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
 MOST_READ = 10_000  # most rows ranked in one search, in case the word counts are far behind
 ROWS = 100  # rows that the planner expects from a search
 NEWEST = 500  # newest rows ranked if a query has only common words
@@ -49,84 +46,38 @@ _UNCOUNTED_SQL = """
     FROM score JOIN candidate USING (id), size ORDER BY 2 DESC, %s DESC, id DESC LIMIT $6
 """
 
-CREATE_FUNCTIONS = RunSQL(
-    sql="""
-        CREATE FUNCTION memory_words(scope text, vector tsvector) RETURNS text[]
-        LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-            SELECT COALESCE(array_agg(scope || ' ' || lexeme), '{}') FROM unnest(tsvector_to_array(vector)) lexeme
-        $$;
-    """,
-    reverse_sql="DROP FUNCTION memory_words(text, tsvector)",
-)
 
-# The cost of reading a row's words (25 µs), so that the planner prefers the index however small the table is.
-PRICE_FUNCTION = RunSQL(
-    sql="ALTER FUNCTION memory_words(text, tsvector) COST 1000",
-    reverse_sql="ALTER FUNCTION memory_words(text, tsvector) COST 100",
-)
-
-# Marks a row for indexing, because its words are not those of its text.
-CREATE_TRIGGER_FUNCTION = RunSQL(
-    sql="""
-        CREATE FUNCTION memory_words_outdated() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN NEW.search_version := 0; RETURN NEW; END $$;
-    """,
-    reverse_sql="DROP FUNCTION memory_words_outdated()",
-)
-
-
-def add_search_vector(table: str, text: str) -> RunSQL:
-    """Return a migration operation that adds the generated column `search_vector` of the time before version 1."""
-    return RunSQL(sql=_generated(table, [text]), reverse_sql=f"ALTER TABLE {table} DROP COLUMN search_vector")
-
-
-def write_search_vector(table: str, texts: Sequence[str], *indexes: str) -> RunSQL:
-    """Return a migration operation after which the application writes the words of a table's texts.
-
-    It reads and writes neither the table nor an index: a row keeps its words until `index_words` handles it.
+def words_written(table: str, *texts: str) -> RunSQL:
+    """Return a migration operation that marks rows for indexing whose words are not those of their texts.
 
     Args:
         table, texts: Names of the table and its text columns in the database.
-        indexes: SQL that creates the indexes of the words, for the reverse migration.
     """
     changed = " OR ".join(f"NEW.{text} IS DISTINCT FROM OLD.{text}" for text in texts)
     is_empty = " AND ".join(f"NEW.{text} = ''" for text in texts)
     kept = "NEW.search_vector IS NOT DISTINCT FROM OLD.search_vector"
     return RunSQL(
-        sql=f"""
-            ALTER TABLE {table} ALTER COLUMN search_vector DROP EXPRESSION;
-            ALTER TABLE {table} ADD COLUMN search_version smallint DEFAULT 0 NOT NULL;
+        f"""
             CREATE TRIGGER words_missing BEFORE INSERT ON {table} FOR EACH ROW
                 WHEN (NEW.search_vector IS NULL AND NEW.search_version > 0) EXECUTE FUNCTION memory_words_outdated();
             CREATE TRIGGER words_outdated BEFORE UPDATE OF {", ".join(texts)} ON {table} FOR EACH ROW
                 WHEN (({changed}) AND NOT ({is_empty}) AND {kept}) EXECUTE FUNCTION memory_words_outdated();
-        """,
-        reverse_sql=f"""
-            DROP TRIGGER words_outdated ON {table};
-            DROP TRIGGER words_missing ON {table};
-            ALTER TABLE {table} DROP COLUMN search_version, DROP COLUMN search_vector;
-            {_generated(table, texts)};
-            {"; ".join(indexes)}
-        """,
+        """
     )
 
 
-def _generated(table: str, texts: Sequence[str]) -> str:
-    joined = " || ' ' || ".join(texts)
-    return f"""
-        ALTER TABLE {table} ADD COLUMN search_vector tsvector
-        GENERATED ALWAYS AS (to_tsvector('{CONFIG}', left({joined}, {MAX_CHARS}))) STORED
-    """
+def words_index(table: str, *, scope: str, condition: str = "true", name: str = "words") -> RunSQL:
+    """Return a migration operation that creates the index of a table's words by scope."""
+    index = f"CREATE INDEX {table}_{name} ON {table} USING gin ({_words(scope)})"
+    return RunSQL(f"{index} WITH (gin_pending_list_limit = {PENDING}) WHERE {condition}")
 
 
-def words_index(table: str, *, scope: str, condition: str = "true") -> str:
-    """Return SQL that creates the index of a table's words by scope."""
-    index = f"CREATE INDEX {table}_words ON {table} USING gin ({_words(scope)})"
-    return f"{index} WITH (gin_pending_list_limit = {PENDING}) WHERE {condition}"
+def _words(scope: str) -> str:
+    return f"public.memory_words({scope}, search_vector)"
 
 
-def recall(table: str, *, scope: str, time: str, condition: str = "true") -> RunSQL:
-    """Return a migration operation that creates the index of words by scope and the function that ranks rows.
+def recall(table: str, *, scope: str, time: str, condition: str = "true", shards: str = "s LIKE 's%'") -> RunSQL:
+    """Return a migration operation that creates the function that ranks rows.
 
     The parameters of `recall_<table>` are, in order:
 
@@ -143,73 +94,35 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
     longer than ranking.
 
     Under row security, `@@` and `&&` can't use an index because they aren't leakproof. The function runs as the tables'
-    owner and enforces the limit itself: whoever the caller names, a request finds only rows of its acting user and rows
-    that belong to everybody.
+    owner and enforces the limit itself: a request finds only rows of its acting user, even if the caller names another
+    person, and rows that belong to everybody.
 
     Args:
         table: A table with the columns `search_vector` and `user_id`.
         scope: SQL of a row's scope.
         time: The column that tells which row is newer.
         condition: SQL of the rows that can be found.
+        shards: SQL of the scopes `s` of everybody's rows that a request may search.
     """
-    index = words_index(table, scope=scope, condition=condition)
-    function = _recall_sql(table, scope=scope, time=time, condition=condition)
-    return RunSQL(
-        sql=f"{index}; {function}",
-        reverse_sql=f"DROP FUNCTION recall_{table}; DROP INDEX {table}_words",
-    )
-
-
-def recall_anew(table: str, *, scope: str, time: str, condition: str, before: str) -> RunSQL:
-    """Return a migration operation that replaces `recall_<table>` by the version below, for the same or fewer rows.
-
-    The index stays; it may hold a few more rows than can be found.
-
-    Args:
-        table, scope, time: As before.
-        condition: SQL of the rows that can be found.
-        before: The previous condition, which the new one must imply.
-    """
-    return RunSQL(
-        sql=_recall_sql(table, scope=scope, time=time, condition=condition),
-        reverse_sql=_recall_sql(table, scope=scope, time=time, condition=before),
-    )
-
-
-def by_index(table: str) -> RunSQL:
-    """Return a migration operation after which `recall_<table>` and `recall_<table>_then` never read the whole table.
-
-    To the planner, `&&` costs the same for one word as for hundreds. With many words, or before the first ANALYZE, it
-    would read every row: to compare the words of 3,000 rows with 170 stems takes 180 ms, by the index it takes 1 ms.
-    """
-    functions = (f"recall_{table}", f"recall_{table}_then")
-    return RunSQL(
-        sql="; ".join(f"ALTER FUNCTION {name} SET enable_seqscan = off" for name in functions),
-        reverse_sql="; ".join(f"ALTER FUNCTION {name} RESET enable_seqscan" for name in functions),
-    )
-
-
-def _words(scope: str) -> str:
-    return f"public.memory_words({scope}, search_vector)"
-
-
-def _recall_sql(table: str, *, scope: str, time: str, condition: str, everybodys: str = "s LIKE 's%'") -> str:
-    """Return SQL that creates or replaces the function, and the privileges to call it."""
     words = _words(scope)
+    uncounted = _UNCOUNTED_SQL.replace(
+        "max(cardinality(word.positions))", "COALESCE(max(cardinality(word.positions)), 1)"
+    )
     read = f"id, search_vector, {time}"
     seen = f"{condition} AND ($5 IS NULL OR {time} >= $5)"
-    return f"""
-            CREATE OR REPLACE FUNCTION recall_{table}(
+    return RunSQL(
+        f"""
+            CREATE FUNCTION recall_{table}(
                 person bigint, scopes text[], rare text[], joint text[], with_newest boolean, queries text[],
                 weights float8[], average float8, since timestamptz, most integer
             ) RETURNS TABLE (found bigint, score float8)
             LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS {ROWS}
-            SET search_path FROM CURRENT SET max_parallel_workers_per_gather = 0 AS $$
+            SET search_path = pg_catalog, public, pg_temp SET max_parallel_workers_per_gather = 0 AS $$
             DECLARE
                 is_request boolean := {IS_REQUEST};
                 acting bigint := CASE WHEN is_request THEN {ACTING} ELSE person END;
                 own text := 'u' || acting;
-                seen text[] := ARRAY(SELECT s FROM unnest(scopes) s WHERE NOT is_request OR s = own OR {everybodys});
+                seen text[] := ARRAY(SELECT s FROM unnest(scopes) s WHERE NOT is_request OR s = own OR {shards});
                 any_rare text[] := ARRAY(SELECT s || ' ' || word FROM unnest(seen) s, unnest(rare) word);
                 all_joint text[] := ARRAY(SELECT own || ' ' || word FROM unnest(joint) word);
                 formula text := (
@@ -227,7 +140,7 @@ def _recall_sql(table: str, *, scope: str, time: str, condition: str, everybodys
             BEGIN
                 IF formula IS NULL THEN RETURN; END IF;
                 IF average IS NULL THEN
-                    RETURN QUERY EXECUTE format($q${_UNCOUNTED_SQL}$q$, candidates,
+                    RETURN QUERY EXECUTE format($q${uncounted}$q$, candidates,
                         $q$SELECT FROM {table} WHERE user_id = $3 AND {condition} LIMIT {MOST_READ}$q$,
                         '{time}'
                     ) USING any_rare, queries, acting, weights, since, most;
@@ -251,5 +164,49 @@ def _recall_sql(table: str, *, scope: str, time: str, condition: str, everybodys
                     greatest(average, 1.0), most;
             END $$;
             REVOKE ALL ON FUNCTION recall_{table} FROM PUBLIC;
-            GRANT EXECUTE ON FUNCTION recall_{table} TO {ROLE};
+            GRANT EXECUTE ON FUNCTION recall_{table} TO {ROLE}, {OPERATOR_ROLE};
         """  # noqa: S608 (names of our own tables)
+    )
+
+
+def then(function: str, since: str, until: str) -> RunSQL:
+    """Return a migration operation that creates `<function>_then`, which searches what there was at a time `until`.
+
+    Args:
+        function: The function that searches what there is now.
+        since: Its condition for the earliest time.
+        until: SQL of a further condition, with `{until}` for the time.
+    """
+    until = until.format(until="current_setting('memory.until')::timestamptz")
+    return RunSQL(
+        f"""
+            DO $do$ DECLARE
+                made text := pg_get_functiondef('{function}'::regproc);
+                changes text[] := ARRAY[
+                    ['{function}(', '{function}_then('],
+                    ['most integer)', 'most integer, until timestamp with time zone)'],
+                    ['BEGIN', 'BEGIN PERFORM set_config(''memory.until'', until::text, true);'],
+                    [$s${since}$s$, $s${since} AND {until}$s$]
+                ];
+                part text[];
+            BEGIN
+                FOREACH part SLICE 1 IN ARRAY changes LOOP
+                    IF strpos(made, part[1]) = 0 THEN RAISE EXCEPTION '{function} has no %', part[1]; END IF;
+                    made := replace(made, part[1], part[2]);
+                END LOOP;
+                EXECUTE made;
+            END $do$;
+            REVOKE ALL ON FUNCTION {function}_then FROM PUBLIC;
+            GRANT EXECUTE ON FUNCTION {function}_then TO {ROLE};
+        """
+    )
+
+
+def by_index(table: str) -> RunSQL:
+    """Return a migration operation after which `recall_<table>` and `recall_<table>_then` never read the whole table.
+
+    To the planner, `&&` costs the same for one word as for hundreds. With many words, or before the first ANALYZE, it
+    would read every row: to compare the words of 3,000 rows with 170 stems takes 180 ms, by the index it takes 1 ms.
+    """
+    functions = (f"recall_{table}", f"recall_{table}_then")
+    return RunSQL("; ".join(f"ALTER FUNCTION {name} SET enable_seqscan = off" for name in functions))

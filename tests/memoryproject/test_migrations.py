@@ -37,21 +37,24 @@ def found() -> list[str]:
 
 
 def test_row_33_a_landed_migration_never_changes() -> None:
-    assert listed(LIST.read_text()).keys() >= {"sessions_app.0040_said_hash", "moments_app.0001_initial"}
+    assert listed(LIST.read_text()).keys() >= {
+        "sessions_app.0047_limits_of_keys_and_applications",
+        "moments_app.0001_initial",
+    }
     assert found() == []
 
 
 def test_row_33_an_edited_migration_is_reported_by_name(copied: Path) -> None:
-    edited = copied / "0040_said_hash.py"
-    edited.write_text(edited.read_text().replace("0039_archives_together", "0038_settings_sent_on"))
-    assert [fault.split()[0] for fault in found()] == ["sessions_app.0040_said_hash"]
+    edited = copied / "0043_fixed_search_path.py"
+    edited.write_text(edited.read_text().replace("0042_functions_on_turns", "0040_said_hash"))
+    assert [fault.split()[0] for fault in found()] == ["sessions_app.0043_fixed_search_path"]
 
 
 def test_row_33_a_migration_whose_imported_sql_changes_is_reported(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_word_search, "MOST_READ", 9_999)
-    assert "sessions_app.0001_squashed_0006_lifecycle" in {fault.split()[0] for fault in found()}
+    assert "sessions_app.0001_squashed_0042_initial" in {fault.split()[0] for fault in found()}
 
 
 def test_row_33_missing_and_unlisted_migrations_are_reported(copied: Path) -> None:
@@ -70,8 +73,8 @@ def test_row_33_listing_adds_new_migrations_and_never_rewrites_a_line(
     landed.main()
     before = listed(landed.LIST.read_text())
     assert before == digests()
-    shutil.copy(copied / "0038_settings_sent_on.py", copied / "0999_new.py")
-    (copied / "0038_settings_sent_on.py").write_text("# edited\n" + (copied / "0038_settings_sent_on.py").read_text())
+    shutil.copy(copied / "0043_fixed_search_path.py", copied / "0999_new.py")
+    (copied / "0043_fixed_search_path.py").write_text("# edited\n" + (copied / "0043_fixed_search_path.py").read_text())
     landed.main()
     assert listed(landed.LIST.read_text()) == before | {"sessions_app.0999_new": digests()["sessions_app.0999_new"]}
 

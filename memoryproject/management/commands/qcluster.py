@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand
 
 from memoryproject import forks
 from memoryproject.database.timeouts import DatabaseUnavailable, database
-from memoryproject.database.verification import refuse_newer
+from memoryproject.database.verification import refuse_other_versions
 from memoryproject.process_tree import Tree, apart, die_with_parent, end_as_by_ctrl_c
 from memoryproject.status.site_state import note_restart
 
@@ -28,7 +28,7 @@ class Command(BaseCommand):
         end_as_by_ctrl_c()
         # Start even if the database is unreachable, and wait for it as during operation.
         with suppress(DatabaseUnavailable), database():
-            refuse_newer()
+            refuse_other_versions()
         forks.load()
         tree = Tree(forks.background(), _tell)
         try:

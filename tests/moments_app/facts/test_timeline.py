@@ -1,11 +1,9 @@
 """Facts in time: which facts end others, what was known when, and that nothing is overwritten."""
 
 from datetime import UTC, datetime
-from importlib import import_module
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.apps import apps
 
 from moments_app.models import Contradiction, MemoryAtom, Retraction
 from moments_app.provenance.retract import retract
@@ -99,22 +97,6 @@ def test_an_ended_state_has_no_value_afterwards(ada: UserProfile) -> None:
     say(ada, "s2", "2025-02-05", "I lost my job as a banker.")
     facts = MemoryAtom.objects.filter(user=ada, attribute="work").in_order()
     assert [(fact.value, fact.state) for fact in facts] == [("banker", "ended"), ("", "active")]
-
-
-def test_a_state_that_ended_before_an_upgrade_has_no_value_afterwards(
-    ada: UserProfile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number, text in enumerate(["I live in Oslo.", "I lost my job as a banker.", "I used to live in Rome."]):
-        say(ada, f"s{number}", "2025-01-05", text)
-    facts = MemoryAtom.objects.filter(user=ada).facts().in_order()
-    facts.exclude(value="Oslo").update(value="what it was")
-    before = list(facts.values("content", "state", "valid_from", "valid_until", "search_version"))
-    migration = import_module("moments_app.migrations.0080_values_of_what_is_over")
-    monkeypatch.setattr(migration, "AT_ONCE", 1)
-    for _ in range(2):  # it can be run again after an interruption
-        migration.take_out(apps, None)
-        assert [fact.value for fact in facts] == ["Oslo", "", ""]
-    assert list(facts.values("content", "state", "valid_from", "valid_until", "search_version")) == before
 
 
 def test_an_unknown_speaker_has_a_separate_timeline(ada: UserProfile) -> None:

@@ -921,7 +921,9 @@ def test_a_search_reads_indexes(ada: UserProfile) -> None:
     connection.cursor().execute("ANALYZE moments_app_storeditem")
 
     first, beyond = range_of(["n", "7"])
-    candidates = import_module("moments_app.migrations.0131_item_ttl").CANDIDATES.replace("%1$s", f"= {ada.pk}")
+    candidates = import_module("moments_app.migrations.0123_squashed_0134_item_store").CANDIDATES.replace(
+        "%1$s", f"= {ada.pk}"
+    )
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")  # like the function
         cursor.execute(f"PREPARE items (text, text[], bigint, float8[], text, int, tsquery, jsonb) AS {candidates}")
