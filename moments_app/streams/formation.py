@@ -317,13 +317,17 @@ def _candidate(
 
 
 def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
-    """Return items that end only listed statements, and other items of their stream that have a unique letter."""
+    """Return items that end only listed statements, and earlier items of their stream that have a unique letter."""
     count = Counter[tuple[str, int | str]]((one.label, one.draft.letter) for one in candidates)
+    places = [(max(one.sequences), number) for number, one in enumerate(candidates)]
+    of_letter = {(one.label, one.draft.letter): place for one, place in zip(candidates, places, strict=True)}
     checked = []
-    for one in candidates:
+    for one, place in zip(candidates, places, strict=True):
         own, ends = one.draft.letter, one.draft.ends
         valid = [each for each in ends if each in input.known or (each != own and count[one.label, each] == 1)]
         dropped["ends what is not listed"] += len(valid) < len(ends)
+        # If two end each other, the later one stays.
+        valid = [each for each in valid if each in input.known or of_letter[one.label, each] < place]
         checked.append(replace(one, draft=one.draft.model_copy(update={"ends": valid})))
     return checked
 
@@ -436,8 +440,8 @@ def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[M
         if item.draft.ends and not atom._state.adding  # it is new
     ]
     named.sort(key=lambda one: one[0].formed_at)
-    for place, (atom, ends) in enumerate(named, start=1):
-        ends -= {atom.pk, *(later.pk for later, _ends in named[place:])}  # if two end each other, the later one stays
+    for atom, ends in named:
+        ends.discard(atom.pk)
         corrected = MemoryAtom.objects.filter(pk__in=ends, is_wrong=True).exclude(ended_by="")  # since the claim
         same = Q(pk__in=ends) | Q(pk__in=corrected.values("replaced_by"))
         facts = MemoryAtom.objects.active().filter(same, formed_at__lte=atom.formed_at)
