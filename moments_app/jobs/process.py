@@ -395,14 +395,16 @@ def locked_session(job: Job) -> Session:
     return session
 
 
-def refuse_corrected(user: UserProfile, corrections: CorrectionState) -> None:
-    """Raise `Moved` if facts of a person were corrected, or a correction was undone, since the claim.
-
-    The caller has locked the person, as a correction does, so no correction is in progress.
+def refuse_corrected(user_id: int, corrections: CorrectionState) -> None:
+    """Lock a person, as a correction does, so that no correction is in progress.
 
     Args:
         corrections: the state of the person's corrections before the claim read anything.
+
+    Raises:
+        Moved: facts were corrected, or a correction was undone, since the claim.
     """
+    user = UserProfile.objects.locked().get(pk=user_id)
     if Correction.objects.for_user(user).state() != corrections:
         raise Moved("Facts were corrected while the engine was working.")
 
