@@ -41,7 +41,7 @@ from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.corrected import Told, texts_as_corrected
 from moments_app.turns.engine_input import end_of_round, engine_turn
 from moments_app.turns.platform_text import drop_platform_text
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
@@ -151,8 +151,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
             raise Moved("The version of the summary was abandoned while the engine was working.")
-        user = UserProfile.objects.locked().get(pk=session.user_id)
-        refuse_corrected(user, input.corrections)
+        refuse_corrected(session.user_id, input.corrections)
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids

@@ -49,6 +49,7 @@ from tests.support.kept_rows import KeptRows
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer, content
 from tests.support.operator import operator
+from tests.support.waiting import TIMEOUT
 
 os.environ.setdefault(server.MAY_CREATE, "1")  # the run and its subprocesses create databases
 collect_ignore = [f"memory_extras/{extra}" for extra in extras.available() if extra not in settings.CONF.extras]
@@ -346,3 +347,9 @@ def embeddings_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> It
         monkeypatch.setattr("moments_app.models.circuit.PROBE_SECONDS", 0)
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})
         yield server
+
+
+@pytest.fixture
+def patient(settings: Settings) -> None:
+    """Let requests wait for locks as long as a test needs."""
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": TIMEOUT, "request_seconds": TIMEOUT})

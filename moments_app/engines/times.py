@@ -158,7 +158,8 @@ def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Fo
     ended, times = 0, list[Found]()
     kept = in_likely_language(found, text)
     none = [one for one in kept if one.time.unit == NONE]
-    for one in sorted(set(kept) - set(none), key=lambda one: (one.start, -one.end)):
+    named = [one for one in kept if one.time.unit != NONE]
+    for one in sorted(named, key=lambda one: (one.start, -one.end)):
         is_none = any(other.start < one.end and one.start < other.end for other in none)
         if one.start >= ended and not is_none and (is_dated or not _is_dated(digits, one)):
             times.append(replace(one, start=places[one.start], end=places[one.end]))

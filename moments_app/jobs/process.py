@@ -394,17 +394,16 @@ def locked_session(job: Job) -> Session:
     return session
 
 
-def refuse_corrected(user: UserProfile, corrections: CorrectionState) -> None:
-    """Check that no fact of the person was corrected since the claim, and no correction undone.
-
-    The caller has locked the person. Corrections do so too, so none is in progress.
+def refuse_corrected(user_id: int, corrections: CorrectionState) -> None:
+    """Lock a person, as a correction does, so that no correction is in progress.
 
     Args:
         corrections: the state of the person's corrections before the claim read anything.
 
     Raises:
-        Moved: there was a correction in the meantime.
+        Moved: facts were corrected, or a correction was undone, since the claim.
     """
+    user = UserProfile.objects.locked().get(pk=user_id)
     if Correction.objects.for_user(user).state() != corrections:
         raise Moved("Facts were corrected while the engine was working.")
 

@@ -21,7 +21,7 @@ from moments_app.models.moment import Moment
 from moments_app.models.stored_item import StoredItem
 from moments_app.models.stream import MemoryStream
 from sessions_app.database.sql import insert_if_missing
-from sessions_app.models import Message, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 
 FIRST_WAIT = timedelta(hours=1)  # before a rejected text is sent again
 LONGEST_WAIT = timedelta(days=30)
@@ -264,14 +264,17 @@ KINDS: dict[str, type[AnyEmbedding]] = {
 }
 
 
-def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
-    """Queue embedding of new texts, if embedding is on.
+def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: Any) -> Job | None:
+    """Queue embedding of new texts, if embedding is on. An open job also finds the texts of this transaction.
 
     Args:
-        about: what to embed: a `session` (its turns), a `user_id` (a person's facts, moments and items) or a `stream`
-            (a shard's facts). Also other arguments of `Job.objects.request`.
+        session: the session whose turns to embed. The caller has locked it.
+        about: otherwise, what to embed: a `user_id` (a person's facts, moments and items) or a `stream` (a shard's
+            facts).
     """
-    return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None
+    if not settings.EMBEDDING.is_on:
+        return None
+    return Job.objects.request("embed", session, requested_by=requested_by, stays_open=session is None, **about)
 
 
 def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:

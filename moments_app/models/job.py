@@ -234,7 +234,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         force: bool = False,
         params: dict[str, Any] | None = None,
         due_now: bool = False,
-        locked: bool = False,
+        stays_open: bool = False,
     ) -> "Job":
         """Queue a process for a session, a stream or a person. If an open job already exists, return it.
 
@@ -247,8 +247,8 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             force: run regardless of the thresholds.
             params: parameters of the process.
             due_now: whether an open job that waits for a backoff becomes due now.
-            locked: whether to lock an open job, so that it can't end before this transaction. The caller must not
-                take other locks afterwards.
+            stays_open: whether a run of an open job waits in `is_claimed` until this transaction ends, so that it
+                finds what this transaction adds. The run must not hold other locks that this transaction needs.
         """
         job = Job(
             process=process,
@@ -260,7 +260,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             requested_by=requested_by,
         )
         job.note_cause()
-        return job if self._is_new(job) else self._join(job, due_now=due_now, locked=locked)
+        return job if self._is_new(job) else self._join(job, due_now=due_now, stays_open=stays_open)
 
     def _is_new(self, job: "Job") -> bool:
         """Insert a job and wake idle workers, unless an equal one is open. Return whether it was inserted."""
@@ -318,12 +318,10 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             wake_workers()
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
 
-    def _join(self, job: "Job", *, due_now: bool, locked: bool = False) -> "Job":
+    def _join(self, job: "Job", *, due_now: bool, stays_open: bool = False) -> "Job":
         """Return the open job for the same subject, updated with the new request."""
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
-        if locked:
-            same = same.select_for_update(no_key=True)
-        while (found := same.first()) is None:  # it ended between the two statements
+        while (found := same._held_open() if stays_open else same.first()) is None:  # it ended in the meantime
             if self._is_new(job):
                 return job
         if job.force:
@@ -331,6 +329,14 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         if due_now:
             found.make_due()
         return found
+
+    def _held_open(self) -> "Job | None":
+        """Return the only row, which no run can lock in `is_claimed` until this transaction ends.
+
+        A key share lock blocks neither heartbeats nor other requests, so requests never wait for each other.
+        """
+        sql, parameters = self.query.sql_with_params()
+        return next(iter(self.raw(f"{sql} FOR KEY SHARE", parameters)), None)
 
     def request_again(
         self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
@@ -674,9 +680,13 @@ class Job(models.Model):
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED, attempts__gt=0)
         waiting.update(run_after=Now())
 
-    def is_claimed(self) -> bool:
-        """Lock the row and return whether this run still has the claim. Another run may have taken it over."""
-        return self._claimed().select_for_update().exists()
+    def is_claimed(self, *, waits: bool = True) -> bool:
+        """Lock the row and return whether this run still has the claim. Another run may have taken it over.
+
+        Args:
+            waits: whether to wait for the requests that hold the job open.
+        """
+        return self._claimed().select_for_update(no_key=not waits).exists()
 
     def beat(self, done: int, total: int) -> None:
         """Record a heartbeat and the progress."""

@@ -39,6 +39,7 @@ from moments_app.moments.division import (
     chunks_with_drafts,
     divide,
     fitting,
+    refuse_what_moved,
     result_of,
     store_moments,
 )
@@ -46,7 +47,7 @@ from moments_app.moments.journey import known_before
 from moments_app.moments.partition import PartitionEvent
 from moments_app.turns.engine_input import pair_safe_boundary
 from moments_app.turns.platform_text import blank_platform_text
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Message, Session
 from sessions_app.models.session import UNBUILT
 
 LOOK_AHEAD = 200
@@ -103,8 +104,9 @@ class BuildMoments(Process[BuildInput, Built]):
                 engine may have received withdrawn or wrong data.
         """
         session = locked_session(job)
-        user = UserProfile.objects.locked().get(pk=session.user_id)  # every change of the chain locks the person
-        _refuse_what_moved(session, input)
+        if session.built_to != input.session.built_to:
+            raise Moved("The session's moments changed while the engine was working.")
+        user = refuse_what_moved(session.user_id, input.corrections, builds=[input])
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
         user.save(update_fields=["updated_at"])  # invalidates cached contexts
@@ -183,13 +185,6 @@ def _first_waiting(session: Session) -> int:
 
 
 # --- commit ---
-
-
-def _refuse_what_moved(session: Session, input: BuildInput) -> None:
-    """Raise `Moved` if the answer doesn't fit the current data."""
-    if session.built_to != input.session.built_to:
-        raise Moved("The session's moments changed while the engine was working.")
-    input.refuse_what_moved()
 
 
 def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, moments: Sequence[Moment]) -> None:

@@ -23,11 +23,11 @@ from moments_app.jobs.process import Moved, ProcessInput, Progress, prompt_in_fo
 from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.moment import WRITTEN, moment_key
-from moments_app.moments.journey import KnownBefore, told
+from moments_app.moments.journey import KnownBefore, are_current, told
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn, split
 from moments_app.turns.platform_text import blank_platform_text
-from sessions_app.models import Message, Session
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.user_profile import united
 
 # Limits of one run, in memory and in time; a follow-up job builds the rest.
@@ -93,18 +93,6 @@ class BuildInput(ProcessInput):
     def asked(self) -> list[Chunk]:
         """The chunks without a draft, for which the engine is called."""
         return [chunk for chunk in self.chunks if chunk.draft is None]
-
-    def drafts_hold(self) -> bool:
-        drafts = [chunk.draft.pk for chunk in self.chunks if chunk.draft]
-        return EpisodeDraft.objects.filter(pk__in=drafts).count() == len(drafts)
-
-    def refuse_what_moved(self) -> None:
-        """Raise `Moved` if something that the engine received has changed. The caller has locked the person."""
-        if not self.known.holds():
-            raise Moved("Moments that the engine received were changed or deleted.")
-        if not self.drafts_hold():
-            raise Moved("Drafts of moments were deleted.")
-        refuse_corrected(self.session.user, self.corrections)
 
     def of_one_call(self) -> "BuildInput":
         """Return the same input, cut to what the first call of the engine receives."""
@@ -272,6 +260,25 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 
 
 # --- commit ---
+
+
+def refuse_what_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
+    """Lock a person and return them.
+
+    Args:
+        corrections: the state of the person's corrections before the claims of the builds read anything.
+
+    Raises:
+        Moved: something that the engine received has changed.
+    """
+    user = UserProfile.objects.locked().get(pk=user_id)  # every change of the chain locks the person
+    if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):
+        raise Moved("Moments that the engine received were changed or deleted.")
+    drafts = [chunk.draft.pk for one in builds for chunk in one.chunks if chunk.draft]
+    if EpisodeDraft.objects.filter(pk__in=drafts).count() != len(drafts):
+        raise Moved("Drafts of moments were deleted.")
+    refuse_corrected(user_id, corrections)
+    return user
 
 
 @dataclass(frozen=True)

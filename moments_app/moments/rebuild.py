@@ -33,11 +33,12 @@ from moments_app.moments.division import (
     builder_prompt,
     chunks_of,
     divide,
+    refuse_what_moved,
     store_moments,
 )
 from moments_app.moments.journey import known_before
 from moments_app.moments.partition import PartitionEvent, rewrite
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Message, Session
 
 FROM_SEQUENCE = "from_sequence"  # key in params: moments before this turn are already rebuilt
 
@@ -92,11 +93,10 @@ class RebuildMoments(Process[RebuildInput, Built]):
                 engine was working.
         """
         session = locked_session(job)
-        user = UserProfile.objects.locked().get(pk=session.user_id)  # every change of the chain locks the person
+        user = refuse_what_moved(session.user_id, input.build.corrections, builds=[input.build])
         replaced = list(session.moments.filter(pk__in=input.replaced).defer("search_vector"))
         if {moment.pk: moment.updated_at for moment in replaced} != input.replaced:
             raise Moved("The session's moments changed while the engine was working.")
-        input.build.refuse_what_moved()
         Moment.objects.filter(pk__in=input.replaced).delete()
         moments = store_moments(job, input.build, answer)
         Moment.objects.relink(user.pk, [*replaced, *moments])

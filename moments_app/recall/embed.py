@@ -74,12 +74,14 @@ class EmbedInput(ProcessInput):
     """The input of a run.
 
     Args:
+        job: the claimed job.
         model: the model in use when the job was claimed.
         session: the session, if the texts are turns.
         last_sequence: the last turn of the session that this run covers.
         is_cut: whether more texts are waiting than fit into the batch.
     """
 
+    job: Job
     model: EmbeddingModel
     texts: list[Text]
     session: Session | None = None
@@ -87,8 +89,20 @@ class EmbedInput(ProcessInput):
     is_cut: bool = False
 
 
-class Embed(Process[EmbedInput, Vectors]):
-    """Creates the vectors of a batch of texts."""
+@dataclass(frozen=True)
+class Kept:
+    """The number of texts whose vectors or rejections were written, and the number of rejected texts."""
+
+    texts: int
+    refused: int
+
+
+class Embed(Process[EmbedInput, Kept]):
+    """Creates the vectors of a batch of texts.
+
+    The vectors are written before the commit. So the commit holds no lock of a text while it waits for the requests
+    that have joined the job, and can't cause a deadlock.
+    """
 
     name = "embed"
     title = "Embed new texts"
@@ -124,27 +138,28 @@ class Embed(Process[EmbedInput, Vectors]):
         # If the endpoint may be down, try it with a single call.
         size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
         if job.session:
-            return _turns_of(job.session, model, size)
+            return _turns_of(job, job.session, model, size)
         found = _memories_of(job, model, size)
-        if isinstance(found, Skipped) and job.is_claimed():  # after waiting for requests that have locked the job
+        if isinstance(found, Skipped) and job.is_claimed():  # after waiting for the requests that have joined the job
             return _memories_of(job, model, size)
         return found
 
-    def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> Vectors:
-        """Call the endpoint. If some calls fail, save the vectors of the others before raising the error.
+    def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> Kept:
+        """Call the endpoint and write the vectors. If some calls fail, write the vectors of the others.
 
         Raises:
+            ClaimLost: another worker took over the job, or the job was canceled.
             EngineError: some of the calls failed.
         """
         progress(0, len(input.texts))
         answered = vectors_in_parallel(input.texts, engine, progress)
+        kept = save_received(input.model, answered.made, input.job)
         if answered.error:
-            save_received(input.model, answered.made)
             raise answered.error
-        return answered.made
+        return kept
 
-    def commit(self, job: Job, input: EmbedInput, answer: Vectors) -> None:
-        """Write the vectors and complete the job.
+    def commit(self, job: Job, input: EmbedInput, answer: Kept) -> None:
+        """Complete the job. If texts were added while it was open, queue the next one.
 
         Raises:
             ClaimLost: another worker took over the job, the job was canceled, or the session was deleted.
@@ -156,14 +171,13 @@ class Embed(Process[EmbedInput, Vectors]):
             if session.embedded_to != input.session.embedded_to:
                 raise Moved("Another job already embedded these turns.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
-            is_more |= session.last_sequence > input.last_sequence  # turns were appended while this job was open
-        refused = sum(isinstance(vector, str) for _text, vector in answer)
-        written = write(input.model, answer)
-        if input.session is None:
-            if not job.is_claimed():  # after waiting for requests that have locked the job
+            is_more |= session.last_sequence > input.last_sequence
+        else:
+            if not job.is_claimed():  # after waiting for the requests that have joined the job
                 raise ClaimLost
-            is_more |= isinstance(_memories_of(job, input.model, 1), EmbedInput)  # added while this job was open
-        job.complete({"embedded": written - refused, "refused": refused, "model": str(input.model)})
+            is_more |= isinstance(_memories_of(job, input.model, 1), EmbedInput)
+        embedded = answer.texts - answer.refused
+        job.complete({"embedded": embedded, "refused": answer.refused, "model": str(input.model)})
         if is_more:
             about = {"session": job.session} if job.session else whose_memories(job)
             Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
@@ -358,7 +372,7 @@ def _text_of(source: Any) -> Text | None:
 # --- claim ---
 
 
-def _turns_of(session: Session, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
+def _turns_of(job: Job, session: Session, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
     """Read the turns after the last processed one, and rejected turns that are due. Skip turns that have a vector."""
     own = {"session": session, "user_id": session.user_id}
     after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_to)
@@ -369,7 +383,8 @@ def _turns_of(session: Session, model: EmbeddingModel, size: int) -> EmbedInput 
         return Skipped("every turn already has a vector")
     last = turns[-1].sequence if is_cut else session.last_sequence
     batch = [*turns, *again][:size]
-    return EmbedInput(None, model, texts_of(batch), session, last, is_cut or len(batch) < len(turns) + len(again))
+    is_cut |= len(batch) < len(turns) + len(again)
+    return EmbedInput(None, job, model, texts_of(batch), session, last, is_cut)
 
 
 def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
@@ -379,18 +394,23 @@ def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Ski
         waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
     texts = texts_of(waiting[:size])
     is_cut = len(waiting) > len(texts)
-    return EmbedInput(None, model, texts, is_cut=is_cut) if texts else Skipped("every text already has a vector")
+    return EmbedInput(None, job, model, texts, is_cut=is_cut) if texts else Skipped("every text already has a vector")
 
 
-# --- commit ---
+# --- writing ---
 
 
-def save_received(model: EmbeddingModel, made: Vectors) -> None:
-    """Save the received vectors of texts whose job continues with others."""
-    if made:
-        with transaction.atomic():
-            UserProfile.objects.hold({text.user_id for text, _vector in made if text.user_id is not None})
-            write(model, made)
+def save_received(model: EmbeddingModel, made: Vectors, job: Job | None = None) -> Kept:
+    """Write the vectors and rejections that the endpoint returned, in a transaction of their own.
+
+    Raises:
+        ClaimLost: another worker took over the job, or the job was canceled.
+    """
+    with transaction.atomic():
+        UserProfile.objects.hold({text.user_id for text, _vector in made if text.user_id is not None})
+        if job and not job.is_claimed(waits=False):
+            raise ClaimLost
+        return Kept(write(model, made), sum(isinstance(vector, str) for _text, vector in made))
 
 
 @transaction.atomic

@@ -35,7 +35,7 @@ from moments_app.sessions.checkpoint import (
     write_digest,
 )
 from moments_app.turns.engine_input import pair_safe_boundary
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Message, Session
 from sessions_app.models.session import FEWEST_TURNS, UNBUILT
 
 PROMPT_TOKENS = 850  # tokens of a call in addition to the turns
@@ -76,8 +76,7 @@ class DigestSession(Process[DigestInput, Digested]):
         session = locked_session(job)
         if session.live_from_sequence != input.session.live_from_sequence:
             raise Moved("The live window changed while the engine was working.")
-        user = UserProfile.objects.locked().get(pk=session.user_id)
-        refuse_corrected(user, input.corrections)
+        refuse_corrected(session.user_id, input.corrections)
         complete(job, "session_digested", write_digest(job, session, input, answer))
 
     def rewind(self, job: Job) -> bool:

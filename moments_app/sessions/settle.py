@@ -11,7 +11,7 @@ settles it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -36,18 +36,18 @@ from moments_app.jobs.process import (
     Waits,
     Workload,
     no_progress,
-    refuse_corrected,
     settling_combines,
     tokens_of,
     turns_that,
 )
-from moments_app.models import Circuit, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, WebhookDelivery
+from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments import division
-from moments_app.moments.division import Built, Division, builder, divide, store_each
-from moments_app.moments.journey import Told, are_current, told
+from moments_app.moments.division import BUILT, Built, Division, builder, divide, refuse_what_moved, store_each
+from moments_app.moments.division import result_of as built_result
+from moments_app.moments.journey import Told, told
 from moments_app.moments.partition import PartitionEvent, leave_each
-from moments_app.sessions.checkpoint import OPEN, Digested, Episode, derived, result_of
+from moments_app.sessions.checkpoint import OPEN, Digested, Episode, derived
+from moments_app.sessions.checkpoint import result_of as digest_result
 from moments_app.sessions.quiet_sessions import (
     MOST_SESSIONS,
     SESSIONS_OF_A_CALL,
@@ -56,15 +56,7 @@ from moments_app.sessions.quiet_sessions import (
     claim_sessions,
 )
 from moments_app.streams import formation
-from moments_app.streams.add_atoms import add_to_each
-from moments_app.streams.formation import (
-    UNFORMED,
-    Formed,
-    calls_before_settling,
-    closed_model,
-    count_from,
-    end_named,
-)
+from moments_app.streams.formation import FORMED, UNFORMED, Formed, calls_before_settling, closed_model, count_from
 from moments_app.streams.timeline import SURE
 from sessions_app.clock import database_now
 from sessions_app.database.sql import update_rows
@@ -98,6 +90,7 @@ class Thought:
         moments: the unsaved moments as later builds receive them.
         formed: the new items of its streams.
         digested: the checkpoint of its live turns.
+        result: the result of its job, filled by the commit.
     """
 
     quiet: Quiet
@@ -105,6 +98,7 @@ class Thought:
     moments: Sequence[Told] = ()
     formed: Formed | None = None
     digested: Digested | None = None
+    result: dict[str, Any] = field(default_factory=dict)
 
 
 class Settle(Process[SettleInput, Sequence[Thought]]):
@@ -253,10 +247,12 @@ def _told(one: Quiet, built: Built) -> list[Told]:
 def _episodes(thought: Thought) -> list[Episode]:
     """Return the new moments with live turns, as episodes of a checkpoint."""
     live_from = thought.quiet.session.live_from_sequence
-    segments = [one for one in thought.built.segments if one.last_sequence >= live_from] if thought.built else []
-    last = {turn.sequence: turn.created_at.date() for turn in thought.quiet.turns}
-    ends = [max(sequence for sequence in last if sequence <= one.last_sequence) for one in segments]
-    return [Episode(last[end], one.draft.summary, one.draft.detail) for one, end in zip(segments, ends, strict=True)]
+    segments = thought.built.segments if thought.built else ()
+    return [
+        Episode(new.moment.ends_at.date(), one.draft.summary, one.draft.detail)
+        for one, new in zip(segments, thought.moments, strict=True)
+        if one.last_sequence >= live_from
+    ]
 
 
 def _opened(thought: Thought) -> list[str]:
@@ -271,26 +267,23 @@ def _opened(thought: Thought) -> list[str]:
 
 # --- commit ---
 
-Results = dict[Job, dict[str, Any]]
-
 
 def _store(job: Job, input: SettleInput, thoughts: Sequence[Thought]) -> None:
-    sessions = _locked(job, input.user.pk, [thought.quiet for thought in thoughts])
-    user = UserProfile.objects.locked().get(pk=input.user.pk)
-    _refuse_what_moved(input)
-    made = {division.BUILT: _store_moments(user, thoughts), formation.FORMED: _store_atoms(job, thoughts)}
-    results = _leave_digests(thoughts)
-    for by, result in results.items():
-        result |= {name: of_jobs[by] for name, of_jobs in made.items() if by in of_jobs}
+    sessions = _locked(job, [thought.quiet for thought in thoughts])
+    builds = [one.build for one in input.sessions if one.build]
+    user = refuse_what_moved(input.user.pk, input.corrections, builds=builds)
+    _store_moments(user, thoughts)
+    _store_items(job, thoughts)
+    _leave_digests(thoughts)
     _update_sessions(sessions, thoughts)
-    Job.objects.complete_each(results)
-    _tell(thoughts, results)
+    Job.objects.complete_each({one.quiet.job: one.result for one in thoughts})
+    _tell(thoughts)
     for one in (thought.quiet for thought in thoughts if not thought.quiet.is_whole):
         Job.objects.request(Settle.name, one.session, requested_by=job.requested_by, force=job.force)
     ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
 
 
-def _locked(job: Job, user: int, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
+def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
     """Lock the sessions and claim the jobs, in the common lock order.
 
     Raises:
@@ -315,77 +308,55 @@ def _state(session: Session) -> tuple[Any, ...]:
     return session.status, session.last_sequence, session.retraction_count, *done
 
 
-def _refuse_what_moved(input: SettleInput) -> None:
-    headlines = {pk: said for one in input.sessions for pk, said in one.before.known.headlines.items()}
-    if not are_current(headlines):
-        raise Moved("Moments that the engine received were changed or deleted.")
-    if not all(one.build.drafts_hold() for one in input.sessions if one.build):
-        raise Moved("Drafts of moments were deleted.")
-    refuse_corrected(input.user, input.corrections)
-
-
-def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> Results:
-    """Write moments."""
-    builds = [(one, one.quiet.build, one.built) for one in thoughts if one.quiet.build and one.built]
-    if not builds:
-        return {}
-    stored = store_each([Division(one.quiet.job, input, built) for one, input, built in builds])
+def _store_moments(user: UserProfile, thoughts: Sequence[Thought]) -> None:
+    built = [
+        (one, Division(one.quiet.job, one.quiet.build, one.built)) for one in thoughts if one.quiet.build and one.built
+    ]
+    if not built:
+        return
+    stored = store_each([division for _, division in built])
     Moment.objects.relink(user.pk, list(chain.from_iterable(stored)))
     user.save(update_fields=["updated_at"])  # invalidates cached contexts
-    each = zip(builds, stored, strict=True)
-    return {one.quiet.job: division.result_of(input, built, moments) for (one, input, built), moments in each}
+    for (one, division), moments in zip(built, stored, strict=True):
+        one.result[BUILT] = built_result(division.input, division.built, moments)
 
 
-def _store_atoms(job: Job, thoughts: Sequence[Thought]) -> Results:
+def _store_items(job: Job, thoughts: Sequence[Thought]) -> None:
     """Add the formed items, and end the facts that they end."""
     formed = [
-        (one.quiet.job, one.quiet.formation, one.formed) for one in thoughts if one.quiet.formation and one.formed
+        (one, (one.quiet.job, one.quiet.formation, one.formed))
+        for one in thoughts
+        if one.quiet.formation and one.formed
     ]
-    group = [(by, input, made, formation.atoms_of(by, input, made)) for by, input, made in formed]
-    streams: dict[int, tuple[MemoryStream, list[MemoryAtom]]] = {}
-    lessons = {by: formation.lessons_of(by, input, made) for by, input, made, _ in group}
-    for by, input, made, atoms in group:
-        for stream, items in [*formation.by_stream(input, made, atoms), *lessons[by]]:
-            streams.setdefault(stream.pk, (stream, []))[1].extend(items)
-    ended: dict[Job, list[MemoryAtom]] = {}
-
-    def end() -> list[MemoryAtom]:
-        ended.update({by: end_named(by, input, made, atoms) for by, input, made, atoms in group})
-        return list(chain.from_iterable(ended.values()))
-
-    add_to_each(list(streams.values()), requested_by=f"job:{job.job_id}", end=end)
-    return {
-        by: formation.result_of(input, made, atoms, lessons[by], ended=len(ended.get(by, ())))
-        for by, input, made, atoms in group
-    }
+    results = formation.store_each([made for _, made in formed], requested_by=f"job:{job.job_id}")
+    for (one, _), result in zip(formed, results, strict=True):
+        one.result[FORMED] = result
 
 
-def _leave_digests(thoughts: Sequence[Thought]) -> Results:
+def _leave_digests(thoughts: Sequence[Thought]) -> None:
     """Write the checkpoints."""
-    digests = [(one.quiet, one.quiet.digest, one.digested) for one in thoughts if one.quiet.digest and one.digested]
-    events = [
-        (PartitionEvent.of_digest(made.context, made.lessons, input.turns, session=one.session, cleared=True), input)
-        for one, input, made in digests
-    ]
+    events = []
+    for one in thoughts:
+        if (input := one.quiet.digest) and (made := one.digested):
+            told = made.context, made.lessons, input.turns
+            event = PartitionEvent.of_digest(*told, session=one.quiet.session, cleared=True)
+            events.append((event, input.turns.stop - 1))
+            one.result |= digest_result(input, made)
     if events:
-        leave_each([(event, input.turns.stop - 1) for event, input in events])
-    left = {one.job: result_of(input, made) for one, input, made in digests}
-    return {one.quiet.job: left.get(one.quiet.job, {}) for one in thoughts}
+        leave_each(events)
 
 
 def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought]) -> None:
     """Update the counters of sessions. Clear sessions whose turns were all processed."""
-    whole = [sessions[one.quiet.session.pk] for one in thoughts if one.quiet.is_whole]
-    for session in whole:
-        _clear(session)
-    if whole:
-        update_rows(whole, CLEARED)
-    for one in (thought.quiet for thought in thoughts if not thought.quiet.is_whole):
+    for one in (thought.quiet for thought in thoughts):
         session = sessions[one.session.pk]
+        if one.is_whole:
+            _clear(session)
+            continue
         session.built_to = max(session.built_to, one.last_sequence)
-        session.save(update_fields=["last_moment_message_idx"])
         if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
             count_from(session, one.last_sequence)
+    update_rows(list(sessions.values()), CLEARED)
     EpisodeDraft.objects.publish(sessions.values())
 
 
@@ -401,13 +372,13 @@ def _clear(session: Session) -> None:
     session.status = Session.Status.CLEARED
 
 
-def _tell(thoughts: Sequence[Thought], results: Results) -> None:
+def _tell(thoughts: Sequence[Thought]) -> None:
     """Log events of the results."""
     events = []
-    for one in (thought.quiet for thought in thoughts):
-        result = results[one.job]
-        told = {name: result[name] for name in (division.BUILT, formation.FORMED) if name in result}
-        told |= {SETTLED: result} if one.is_whole else {}
-        whose = {"actor": f"job:{one.job.job_id}", "user_pk": one.session.user_id, "session_pk": one.session.pk}
+    for one in thoughts:
+        told = {name: one.result[name] for name in (BUILT, FORMED) if name in one.result}
+        told |= {SETTLED: one.result} if one.quiet.is_whole else {}
+        session = one.quiet.session
+        whose = {"actor": f"job:{one.quiet.job.job_id}", "user_pk": session.user_id, "session_pk": session.pk}
         events += [Event(type=name, payload=payload, **whose) for name, payload in told.items()]
     WebhookDelivery.objects.queue_each(Event.objects.bulk_create(events))

@@ -35,7 +35,6 @@ from moments_app.models.correction import CorrectionState
 from moments_app.models.job import JobQuerySet
 from moments_app.moments.division import BuildInput, Built, builder_prompt, chunks_read, drafts_of
 from moments_app.moments.journey import known_before
-from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.curate import take_out
 from moments_app.streams.formation import (
     FORMED,
@@ -43,16 +42,12 @@ from moments_app.streams.formation import (
     UNFORMED,
     FormationInput,
     Formed,
-    atoms_of,
-    by_stream,
     closed_model,
     count_from,
-    end_named,
     formation_input,
     formation_prompt,
     labelled,
-    lessons_of,
-    result_of,
+    store_each,
     write,
 )
 from moments_app.streams.known import known_of_each
@@ -136,20 +131,12 @@ class FormMemories(Process[FormationInput, Formed]):
             raise Moved("Another job already extracted facts from these turns.")
         # A correction locks the person too: these turns are formed either before it, or with the correction known.
         UserProfile.objects.locked().get(pk=session.user_id)
-        atoms = atoms_of(job, input, answer)
-        lessons = lessons_of(job, input, answer)
-        ended: list[MemoryAtom] = []
-
-        def end() -> Sequence[MemoryAtom]:
-            ended.extend(end_named(job, input, answer, atoms))
-            return ended
-
-        add_to_each([*by_stream(input, answer, atoms), *lessons], requested_by=f"job:{job.job_id}", end=end)
+        [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
         if input.again is None:
             count_from(session, input.last_sequence)
         if input.episodes and answer.built:
             _store_drafts(job, session, input, answer.built)
-        complete(job, FORMED, result_of(input, answer, atoms, lessons, ended=len(ended)))
+        complete(job, FORMED, result)
         _follow_up(job, session, input)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, Self
 
 from django.conf import settings
@@ -28,7 +29,7 @@ from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS
 from moments_app.moments.division import BuildInput, Built, divide, only_request
 from moments_app.prompts import MEMORY_EXTRACTION_URI
-from moments_app.streams.add_atoms import owner_columns
+from moments_app.streams.add_atoms import add_to_each, owner_columns
 from moments_app.streams.known import Known
 from moments_app.streams.known_people import other_speakers, own_name, self_described_speaker
 from moments_app.streams.timeline import end_by
@@ -317,13 +318,19 @@ def _candidate(
 
 
 def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
-    """Return items that end only listed statements, and other items of their stream that have a unique letter."""
+    """Return items that end only listed statements, and earlier items of their stream that have a unique letter."""
     count = Counter[tuple[str, int | str]]((one.label, one.draft.letter) for one in candidates)
+    places = [(max(one.sequences), number) for number, one in enumerate(candidates)]
+    of_letter: dict[tuple[str, int | str], tuple[int, int]] = {
+        (one.label, one.draft.letter): place for one, place in zip(candidates, places, strict=True)
+    }
     checked = []
-    for one in candidates:
+    for one, place in zip(candidates, places, strict=True):
         own, ends = one.draft.letter, one.draft.ends
         valid = [each for each in ends if each in input.known or (each != own and count[one.label, each] == 1)]
         dropped["ends what is not listed"] += len(valid) < len(ends)
+        # If two end each other, the later one stays.
+        valid = [each for each in valid if each in input.known or of_letter[one.label, each] < place]
         checked.append(replace(one, draft=one.draft.model_copy(update={"ends": valid})))
     return checked
 
@@ -331,53 +338,73 @@ def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dro
 # --- commit ---
 
 
-def atoms_of(job: Job, input: FormationInput, formed: Formed) -> list[MemoryAtom]:
-    """Return an atom for each valid item, to add to the streams of the claim.
+@dataclass
+class _Addition:
+    """The items of a formation: its atoms, its lessons by stream, and later the facts that the atoms ended."""
+
+    job: Job
+    input: FormationInput
+    formed: Formed
+    atoms: list[MemoryAtom]
+    lessons: list[tuple[MemoryStream, list[MemoryAtom]]]
+    ended: list[MemoryAtom] = field(default_factory=list)
+
+    @property
+    def items(self) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
+        """All of its atoms, with their streams."""
+        both = list(zip(self.formed.candidates, self.atoms, strict=True))
+        own = [
+            (stream, [atom for item, atom in both if item.label == label])
+            for label, stream in self.input.streams.items()
+        ]
+        return own + self.lessons
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The result of its job, after the atoms are added."""
+        added = sum(not atom._state.adding for atom in self.atoms)
+        learned = {atom.content for _, learned in self.lessons for atom in learned if not atom._state.adding}
+        dropped = self.formed.dropped + Counter({"known already": len(self.atoms) - added})
+        unreadable = {"unreadable": self.input.unreadable} if self.input.unreadable else {}
+        return {
+            "atoms": added,
+            "ended": len(self.ended),
+            "lessons": len(learned),
+            "streams": len(self.input.streams),
+            "dropped": dict(dropped),
+            "first_sequence": self.input.request.turns[0].index,
+            "last_sequence": self.input.last_sequence,
+            "again": self.input.again is not None,
+            "engine": self.formed.engine,
+            **unreadable,
+        }
+
+
+def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requested_by: str) -> list[dict[str, Any]]:
+    """Add the items of formations of one person, and end the facts that they end. Return the results of the jobs."""
+    additions = [_addition(*formation) for formation in formations]
+    streams: dict[int, tuple[MemoryStream, list[MemoryAtom]]] = {}
+    for stream, items in chain.from_iterable(one.items for one in additions):
+        streams.setdefault(stream.pk, (stream, []))[1].extend(items)
+
+    def end() -> list[MemoryAtom]:
+        for one in additions:
+            one.ended = _end_named(one)
+        return [fact for one in additions for fact in one.ended]
+
+    add_to_each(list(streams.values()), requested_by=requested_by, end=end)
+    return [one.result for one in additions]
+
+
+def _addition(job: Job, input: FormationInput, formed: Formed) -> _Addition:
+    """Return a formation with an unsaved atom for each item. Create missing streams of lessons.
 
     In a trial, the items' own streams may be those of another claim whose transaction was rolled back.
     """
-    return [_atom(item, input.streams[item.label], job, input) for item in formed.candidates]
-
-
-def by_stream(
-    input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]
-) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
-    """Return the atoms of a formation with their streams."""
-    both = list(zip(formed.candidates, atoms, strict=True))
-    return [(stream, [atom for item, atom in both if item.label == label]) for label, stream in input.streams.items()]
-
-
-def lessons_of(job: Job, input: FormationInput, formed: Formed) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
-    """Return a formation's lessons as atoms for each stream of lessons. Create missing streams."""
+    atoms = [_atom(item, input.streams[item.label], job, input) for item in formed.candidates]
     streams = MemoryStream.objects.ensure_lessons(input.session) if formed.lessons else ()
-    return [(stream, [_atom(lesson, stream, job, input) for lesson in formed.lessons]) for stream in streams]
-
-
-def result_of(
-    input: FormationInput,
-    formed: Formed,
-    atoms: Sequence[MemoryAtom],
-    lessons: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]],
-    *,
-    ended: int,
-) -> dict[str, Any]:
-    """Return the result of a formation's job, after its atoms and lessons are added."""
-    added = sum(not atom._state.adding for atom in atoms)
-    learned = {atom.content for _, learned in lessons for atom in learned if not atom._state.adding}
-    dropped = formed.dropped + Counter({"known already": len(atoms) - added})
-    unreadable = {"unreadable": input.unreadable} if input.unreadable else {}
-    return {
-        "atoms": added,
-        "ended": ended,
-        "lessons": len(learned),
-        "streams": len(input.streams),
-        "dropped": dict(dropped),
-        "first_sequence": input.request.turns[0].index,
-        "last_sequence": input.last_sequence,
-        "again": input.again is not None,
-        "engine": formed.engine,
-        **unreadable,
-    }
+    lessons = [(stream, [_atom(lesson, stream, job, input) for lesson in formed.lessons]) for stream in streams]
+    return _Addition(job, input, formed, atoms, lessons)
 
 
 def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput) -> MemoryAtom:
@@ -420,24 +447,24 @@ def _said_at(sources: Sequence[Message]) -> datetime:
     return max(sources, key=lambda message: message.sequence).created_at
 
 
-def end_named(job: Job, input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+def _end_named(one: _Addition) -> list[MemoryAtom]:
     """End older statements if the engine says that the new items end them. Return the ended statements."""
-    cause = Cause(f"job:{job.job_id}")
+    cause = Cause(f"job:{one.job.job_id}")
     ended: list[MemoryAtom] = []
-    both = list(zip(atoms, formed.candidates, strict=True))
+    both = list(zip(one.atoms, one.formed.candidates, strict=True))
     own: dict[tuple[str, int | str], int | None] = {
         (item.label, item.draft.letter): atom.pk or MemoryAtom.objects.like(atom).values_list("pk", flat=True).first()
         for atom, item in both
         if item.draft.letter
     }
     named = [
-        (atom, {pk for each in item.draft.ends if (pk := input.known.get(each) or own[item.label, each])})
+        (atom, {pk for each in item.draft.ends if (pk := one.input.known.get(each) or own[item.label, each])})
         for atom, item in both
         if item.draft.ends and not atom._state.adding  # it is new
     ]
     named.sort(key=lambda one: one[0].formed_at)
-    for place, (atom, ends) in enumerate(named, start=1):
-        ends -= {atom.pk, *(later.pk for later, _ends in named[place:])}  # if two end each other, the later one stays
+    for atom, ends in named:
+        ends.discard(atom.pk)
         corrected = MemoryAtom.objects.filter(pk__in=ends, is_wrong=True).exclude(ended_by="")  # since the claim
         same = Q(pk__in=ends) | Q(pk__in=corrected.values("replaced_by"))
         facts = MemoryAtom.objects.active().filter(same, formed_at__lte=atom.formed_at)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from django.db import transaction
 
-from moments_app.engines.extractive.language import is_common, stem, words
+from moments_app.engines.extractive.language import common_words, stem, words
 from moments_app.engines.tables import word_set
 from moments_app.engines.words import told_words, without_speaker
 from moments_app.models import MemoryAtom
@@ -149,4 +149,4 @@ def _topics(own: Iterable[Said]) -> list[str]:
         counts.update(named.keys())
         said = named | said
     found = [said[word] for word, count in counts.most_common() if count >= OFTEN]
-    return [word for word in found if not (is_common(word) or _LIKES.search(word))][:TOPICS]
+    return [word for word in found if not (word in common_words() or _LIKES.search(word))][:TOPICS]

@@ -3,14 +3,15 @@
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from tests.support.fresh_database import FreshDatabase
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT, wait_until
 
 
 def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
@@ -72,3 +73,26 @@ def waiting() -> int:
         )
         [number] = cursor.fetchone()
     return int(number)
+
+
+@contextmanager
+def before_its_commit(table: str, work: Callable[[], Any]) -> Iterator[None]:
+    """Insert rows into a table in another thread. Their transaction commits after the block."""
+    lock = "SELECT pg_advisory_xact_lock(1)"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS "
+            f"'BEGIN PERFORM ({lock}); RETURN NULL; END'; "
+            f"CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION wait_for_test()"
+        )
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                with transaction.atomic():
+                    cursor.execute(lock)
+                    stored = pool.submit(on_its_own_connection, work)
+                    wait_until_somebody_waits()
+                    yield
+                stored.result(TIMEOUT)
+        finally:
+            cursor.execute("DROP FUNCTION wait_for_test CASCADE")

@@ -26,7 +26,7 @@ from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryReques
 from moments_app.engines.extractive.kinds import is_instruction
 from moments_app.engines.extractive.language import content_words, language_of, words
 from moments_app.engines.extractive.moments import build_moments
-from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, says, telling
+from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
 from moments_app.engines.shared_call import Part
 
 LESSON_WORDS = (4, 40)  # minimum and maximum words
@@ -35,6 +35,7 @@ _PERSONAL = re.compile(
     re.IGNORECASE,
 )
 WORDS_PER_TURN = 16  # about 220 for 14 turns
+SAID = 0.9  # share of an observation's words that make it a repetition of a line
 SHARED = 2  # minimum words that a sentence shares with a shard's prompt
 PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person
 
@@ -92,7 +93,8 @@ def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
     said = [set(words(line.text)) for line in lines]
     for observation in request.observations:  # at most a few hundred per call, regardless of the text's length
         own = set(words(observation.text))
-        number = next((number for number, known in enumerate(said) if says(known, own)), None)
+        repeated = (number for number, known in enumerate(said) if own and len(own & known) >= SAID * len(own))
+        number = next(repeated, None)
         if number is None:
             lines.append(DraftLine(text=f"- {observation.text}", carries=[observation.label]))
             said.append(own)

@@ -76,13 +76,9 @@ def language_of(text: str) -> str:
     return language if language in LANGUAGES else UNKNOWN
 
 
-def is_common(word: str) -> bool:
-    """Return whether a word is common in some language, and therefore not a topic."""
-    return word in _common_words()
-
-
 @cache
-def _common_words() -> frozenset[str]:
+def common_words() -> frozenset[str]:
+    """Return the words that are common in some language, and therefore no topics."""
     of_languages = (
         stop_words(code).union(words_of("first_person", code), words_of("lasting", code)) for code in LANGUAGES
     )

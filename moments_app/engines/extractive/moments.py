@@ -6,7 +6,6 @@ measures how deep a valley of similarity the gap is. Time: a pause much longer t
 
 import math
 import re
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -16,7 +15,16 @@ from moments_app.engines import times
 from moments_app.engines.calls.moments import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.engines.extractive.language import ENGLISH
 from moments_app.engines.extractive.phrases import Counted, counted
-from moments_app.engines.extractive.sentences import Sentence, Window, dated, fallback, information, read, telling
+from moments_app.engines.extractive.sentences import (
+    Sentence,
+    Window,
+    dated,
+    fallback,
+    in_turn,
+    information,
+    read,
+    telling,
+)
 from moments_app.engines.tables import any_of
 from moments_app.engines.transcript import Turn
 
@@ -70,7 +78,7 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
     persons = persons_in(own)
     phrases = counted(spoken, [*window.called, *persons])
     tags = _tags(window, phrases)
-    summary = _in_turn(_most_central(spoken, window.weights)) or fallback(window.turns[part.start])
+    summary = in_turn(_most_central(spoken, window.weights)) or fallback(window.turns[part.start])
     told = summary.casefold()
     return DraftMoment(
         name=_name(sorted(tags, key=lambda tag: tag not in told), window.turns[part.start], taken),
@@ -104,15 +112,6 @@ def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
     dated = f"{names[0] if names else 'conversation'}-{turn.created_at:%Y-%m-%d}"
     candidates = [*names, dated, *(f"{dated}-{number}" for number in range(2, 202))]
     return next((name for name in candidates if name not in taken), dated)
-
-
-def _in_turn(chosen: Sequence[Sentence]) -> str:
-    """Return verbatim sentences, with the speaker each time it changes."""
-    said, speaker = [], None
-    for one in chosen:
-        said.append(one.quote.removeprefix(f"{one.speaker.name}: ") if one.speaker == speaker else one.quote)
-        speaker = one.speaker
-    return " ".join(said)
 
 
 def _most_central(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
@@ -232,20 +231,13 @@ def _topic_starts(sitting: range, turns: Sequence[Turn], vocabulary: Sequence[Se
     cut = mean(depth.values()) + pstdev(depth.values())
     chosen: list[int] = []
     for n in sorted(depth, key=lambda n: (-depth[n], n)):
-        before, after = _around(n, chosen, sitting)
+        before = max((start for start in chosen if start < n), default=sitting.start)
+        after = min((start for start in chosen if start > n), default=sitting.stop)
         size = after - before
         apart = n - before >= SMALLEST and after - n >= SMALLEST
         if apart and (size > LARGEST or (depth[n] > cut and depth[n] > 0 and size >= 2 * SMALLEST)):
-            insort(chosen, n)
-    return chosen
-
-
-def _around(position: int, chosen: Sequence[int], sitting: range) -> tuple[int, int]:
-    """Return the boundaries before and after a position. `chosen` is sorted."""
-    place = bisect_left(chosen, position)
-    before = chosen[place - 1] if place else sitting.start
-    after = chosen[place] if place < len(chosen) else sitting.stop
-    return before, after
+            chosen.append(n)
+    return sorted(chosen)
 
 
 def _similarity(vocabulary: Sequence[Sequence[str]], gap: int, sitting: range) -> float:

@@ -5,7 +5,7 @@ In scripts without spaces, a phrase is a run of two to four characters that occu
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
@@ -79,9 +79,7 @@ class Counted:
 
     def __init__(self, without: frozenset[str] = frozenset()) -> None:
         self._without = without
-        self._counts = Counter[Phrase]()
-        self._speakers: dict[Phrase, set[str]] = defaultdict(set)
-        self._turns: dict[Phrase, set[int]] = defaultdict(set)
+        self._sentences: dict[Phrase, list[Sentence]] = defaultdict(list)
         self._said: dict[Phrase, str] = {}
 
     def add(self, sentence: Sentence) -> None:
@@ -94,11 +92,9 @@ class Counted:
                     part = " ".join(said[start:end])
                     if self._without.isdisjoint(_stems(part)):
                         own.setdefault(_stems(part), part)
-        self._counts.update(own.keys())
         for stems, text in own.items():
             self._said.setdefault(stems, text)
-            self._speakers[stems].add(sentence.speaker.name)
-            self._turns[stems].add(sentence.turn.index)
+            self._sentences[stems].append(sentence)
 
     def best(self, weights: Mapping[str, float], count: int, least: int = 1) -> list[str]:
         """Return the best phrases. No two share a word or a run of characters.
@@ -108,12 +104,13 @@ class Counted:
             count: maximum number of phrases.
             least: minimum number of turns with the phrase.
         """
-        ranked = sorted(self._counts, key=lambda stems: (-self._worth(stems, weights), stems))
+        ranked = sorted(self._sentences, key=lambda stems: (-self._worth(stems, weights), stems))
         chosen: list[Phrase] = []
         for stems in ranked:
             if len(chosen) == count:
                 break
-            if len(self._turns[stems]) >= least and not any(_overlap(stems, other) for other in chosen):
+            turns = {one.turn.index for one in self._sentences[stems]}
+            if len(turns) >= least and not any(_overlap(stems, other) for other in chosen):
                 chosen.append(stems)
         return [self._said[stems] for stems in chosen]
 
@@ -121,7 +118,8 @@ class Counted:
         """Return the score of a phrase. It grows with frequency, rarity, length, and the number of speakers."""
         is_wide = bool(_WIDE_RUN.match(stems[0]))
         rarity = math.sqrt(len(stems[0])) if is_wide else sum(weights.get(stem, 1.0) for stem in stems)
-        return math.pow(self._counts[stems], OFTEN) * rarity * (SHARED if len(self._speakers[stems]) > 1 else 1.0)
+        speakers = {one.speaker.name for one in self._sentences[stems]}
+        return math.pow(len(self._sentences[stems]), OFTEN) * rarity * (SHARED if len(speakers) > 1 else 1.0)
 
 
 def _overlap(one: Phrase, other: Phrase) -> bool:

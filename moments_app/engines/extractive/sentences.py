@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from itertools import groupby
 
 from moments_app.engines.extractive.kinds import (
     DURABLE,
@@ -15,18 +16,17 @@ from moments_app.engines.extractive.kinds import (
     is_of_speaker,
     is_reaction,
     kinds_of,
-    needs_context,
     nicknames,
     without_openers,
 )
 from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences
 from moments_app.engines.statements import is_question, is_unreal, statement_of
 from moments_app.engines.statements.dates import is_dated, with_dates
+from moments_app.engines.statements.said import SPEAKER
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # of a turn whose words are counted
-SAID = 0.9  # share of a sentence's words that make it a repetition of a text
 DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, and with a number or a name
 VAGUE = 0.4  # factor for a sentence that can't be understood alone
 LEAST_WORDS = 3  # minimum of a meaningful sentence
@@ -35,13 +35,12 @@ LEAST_CHARACTERS = 12  # minimum in a script without spaces
 LEAST_LASTING = 4  # minimum in such a script for a sentence with lasting information about its speaker
 LEAST_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; less is code or a table
 
-# "Maria: Hey John!", as in a transcript of two people.
-_SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
 # The places where a sentence continues with the same subject, and the words for its speaker.
-_PIECE = re.compile(r"(?<=[,;，；])(?=.)|(?=\s(?:and|but|und|aber|y|pero|et|mais|и|а)\s)")
+_AND = r"(?:and|but|und|aber|y|pero|et|mais|и|а)"
+_PIECE = re.compile(rf"(?<=[,;，；])(?=.)|(?=\s{_AND}\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
 _LOOSE_END = re.compile(r"[\s,;，；]+$")
-_JOINT = re.compile(r"^\s*(?:(?:and|but|und|aber|y|pero|et|mais|и|а)\s+)?")
+_JOINT = re.compile(rf"^\s*(?:{_AND}\s+)?")
 _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
 
@@ -131,14 +130,15 @@ class Sentence:
     def _is_long_enough(self) -> bool:
         """True if it has enough words. The minimum is higher if small talk can't be recognized by its words."""
         if is_wide(self.text):
-            return len(self.text) >= (LEAST_LASTING if self._lasts else LEAST_CHARACTERS)
-        if self.language == ENGLISH or self._lasts:
-            least = 1 if self._lasts or is_dated(self.text) else 2
+            return len(self.text) >= (LEAST_LASTING if self.lasts else LEAST_CHARACTERS)
+        if self.language == ENGLISH or self.lasts:
+            least = 1 if self.lasts or is_dated(self.text) else 2
             return len(self.core.split()) >= (2 if self.attribute else LEAST_WORDS) and len(self.terms) >= least
         return len(self.text.split()) >= LEAST_UNREAD and len(self.terms) >= LEAST_WORDS
 
     @property
-    def _lasts(self) -> bool:
+    def lasts(self) -> bool:
+        """True if it says something about its speaker that will be true for a while."""
         return bool(self.kinds or self.attribute)
 
     @cached_property
@@ -148,25 +148,13 @@ class Sentence:
         return found.attribute if found and found.subject == self.speaker.name else ""
 
     @cached_property
-    def stands_alone(self) -> bool:
-        """True if it is understood without context."""
-        return not needs_context(self.core, self.language)
-
-    @cached_property
     def can_be_kept(self) -> bool:
         """True if it states something that is understood alone and that its speaker holds as true."""
-        return self.is_statement and self.stands_alone and not is_unreal(self.text)
-
-    @property
-    def lasts(self) -> bool:
-        """True if it says something about its speaker that will be true for a while."""
-        return self._lasts and self.can_be_kept
+        return self.is_statement and not needs_context(self.core, self.language) and not is_unreal(self.text)
 
     @cached_property
     def worth(self) -> float:
         """The weight of a new word in it: by its speaker, by how long it stays true, and by how specific it is."""
-        if self.is_question or self.is_reaction:
-            return 0.1 * self._role_weight
         durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
         own = 1.3 if self.is_of_speaker else 0.7 if self.speaker.is_named else 1.0
         particular = DATED if is_dated(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
@@ -259,7 +247,7 @@ def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
 
     A name from the application takes precedence.
     """
-    matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
+    matches = [None if turn.name or turn.role == "tool" else SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
         (Speaker(match[1], is_named=True), turn.content[match.end() :])
@@ -326,26 +314,23 @@ def information(sentence: Sentence, weights: dict[str, float]) -> float:
     return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + LEAST_WORDS, 0.75)
 
 
-def says(said: Set[str], own: Set[str], enough: float = SAID) -> bool:
-    """Return whether a text has nearly all words of another."""
-    return bool(own) and len(own & said) >= enough * len(own)
-
-
 def dated(chosen: Iterable[Sentence]) -> str:
     """Return the verbatim sentences, one line per change of speaker, with the date each time it changes."""
     lines: list[str] = []
     date = ""
-    speaker: Speaker | None = None
-    for sentence in chosen:
-        day = f"[{sentence.turn.created_at:%Y-%m-%d}]"
-        if day != date:
-            lines.append(f"{day} {sentence.quote}")
-        elif sentence.speaker != speaker:
-            lines.append(sentence.quote)
-        else:
-            lines[-1] += f" {sentence.quote.removeprefix(f'{speaker.name}: ')}"
-        date, speaker = day, sentence.speaker
+    for (day, _), said in groupby(chosen, key=lambda one: (f"[{one.turn.created_at:%Y-%m-%d}] ", one.speaker)):
+        lines.append(("" if day == date else day) + in_turn(said))
+        date = day
     return "\n".join(lines)[:6_000]
+
+
+def in_turn(chosen: Iterable[Sentence]) -> str:
+    """Return the verbatim sentences, with the speaker each time it changes."""
+    said, speaker = [], None
+    for one in chosen:
+        said.append(one.quote.removeprefix(f"{one.speaker.name}: ") if one.speaker == speaker else one.quote)
+        speaker = one.speaker
+    return " ".join(said)
 
 
 def fallback(turn: Turn) -> str:

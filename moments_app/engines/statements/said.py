@@ -26,7 +26,7 @@ HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationsh
 ENGLISH = "en"
 USER = "User"
 # "Nora: I live in Oslo", as in transcripts and quotes.
-SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?): (?=\S)")
+SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
 # First-person forms are rewritten with "I", so that the patterns for "Nora" match.
 _SHORT = [
     (re.compile(short), long)
@@ -266,11 +266,8 @@ def kind_of(text: str) -> str:
     """Return the kind of a statement, or `other` if no word indicates one."""
     if said := statement_of(text):
         return _OF_ATTRIBUTES.get(said.attribute, "relationship")
-    return next((kind for kind, pattern in _KINDS if pattern.search(text) or _is_plan(kind, text)), OTHER)
-
-
-def _is_plan(kind: str, text: str) -> bool:
-    return kind == PLAN and is_to_come(text)
+    found = (kind for kind, pattern in _KINDS if pattern.search(text) or (kind == PLAN and is_to_come(text)))
+    return next(found, OTHER)
 
 
 def worth_of(text: str) -> float:

@@ -301,7 +301,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         items = [StoredItem(**owner, **_columns(item)) for item in self.validated_data["items"]]
         count = StoredItem.objects.put(items)
         if self.person and any(item.text for item in items):
-            ask_to_embed(self.actor, user_id=self.person.pk, locked=True)
+            ask_to_embed(self.actor, user_id=self.person.pk)
         return Response({"stored": count})
 
     def retrieve(self, request: Request) -> Response:

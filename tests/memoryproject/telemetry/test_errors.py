@@ -82,5 +82,5 @@ def test_a_line_of_ours_is_reported_with_its_fields_and_a_line_of_a_library_by_i
 def test_a_missing_package_is_reported_with_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "memoryproject.telemetry.errors")
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)
-    with pytest.raises(ImproperlyConfigured, match=r"sentry_sdk isn't installed\. .*memory-platform\[sentry\]"):
+    with pytest.raises(ImproperlyConfigured, match=r"sentry_sdk isn't installed\. .*'\.\[sentry\]'"):
         telemetry._errors()

@@ -1,5 +1,8 @@
 """Relative times are followed by their dates."""
 
+import os
+import subprocess
+import sys
 from datetime import date
 
 import pytest
@@ -38,6 +41,7 @@ DATED = {
     "Nos mudamos el año que viene.": "Nos mudamos el año que viene [2024].",
     "Мы познакомились три года назад.": "Мы познакомились три года назад [2020].",
     "我三天后去北京。": "我三天后 [2023-05-28]去北京。",
+    "อาทิตย์ที่แล้วฉันป่วย": "อาทิตย์ที่แล้ว [2023-05-15 – 2023-05-21]ฉันป่วย",
     "I fly in twenty-five days.": "I fly in twenty-five days [19 June 2023].",
     "El próximo viernes vuelo.": "El próximo viernes [2023-05-26] vuelo.",
     "Je pars vendredi prochain.": "Je pars vendredi prochain [2023-05-26].",
@@ -111,3 +115,21 @@ def test_no_date_is_added_to_a_date_or_before_the_year_1() -> None:
 
 def test_this_weekend_on_a_sunday_includes_that_day() -> None:
     assert with_dates("We sail this weekend.", date(2023, 5, 28)).endswith("[weekend of 27 May 2023].")
+
+
+@pytest.mark.slow
+def test_every_process_adds_the_same_date_to_ambiguous_words() -> None:
+    """The words mean "last week" or "last Sunday"."""
+    dates = "from moments_app.engines.statements.dates import with_dates; from datetime import date"
+    code = f"import django; django.setup(); {dates}; print(ascii(with_dates('อาทิตย์ที่แล้ว', date(2023, 5, 25))))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(4)
+    }
+    assert len(found) == 1

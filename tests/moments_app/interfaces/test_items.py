@@ -3,9 +3,8 @@
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -36,13 +35,14 @@ from sessions_app.people.import_user import NotAnExport, import_user
 from sessions_app.row_security import acting_for
 from tests.support import openai_server as behave
 from tests.support.api import Api
-from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits, waiting
+from tests.support.concurrency import before_its_commit, on_its_own_connection, wait_until_somebody_waits, waiting
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.tables import rows_read
 from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
+TABLE = StoredItem._meta.db_table
 
 TRIPS, TURIN = ["trips", "2026"], {"namespace": ["trips", "2026"], "key": "turin"}
 
@@ -621,12 +621,6 @@ def delete_all(api: Api, *keys: str) -> int:
     return status
 
 
-@pytest.fixture
-def patient(settings: Settings) -> None:
-    """Let requests wait for locks as long as a test needs."""
-    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": TIMEOUT, "request_seconds": TIMEOUT})
-
-
 @pytest.mark.parametrize("change", [put_all, delete_all])
 def test_changes_of_the_same_items_in_opposite_order_do_not_deadlock(
     service: Api, patient: None, change: Callable[..., int]
@@ -640,29 +634,6 @@ def test_changes_of_the_same_items_in_opposite_order_do_not_deadlock(
             second = pool.submit(on_its_own_connection, change, service, "c", "b", "a")
             wait_until_somebody_waits(2)
         assert [first.result(TIMEOUT), second.result(TIMEOUT)] == [200, 200]
-
-
-@contextmanager
-def before_its_commit(work: Callable[[], Any]) -> Iterator[None]:
-    """Store items in another thread. Their transaction commits after the block."""
-    lock = "SELECT pg_advisory_xact_lock(1)"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS "
-            f"'BEGIN PERFORM ({lock}); RETURN NULL; END'; "
-            "CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON moments_app_storeditem DEFERRABLE INITIALLY DEFERRED "
-            "FOR EACH ROW EXECUTE FUNCTION wait_for_test()"
-        )
-        try:
-            with ThreadPoolExecutor(1) as pool:
-                with transaction.atomic():
-                    cursor.execute(lock)
-                    stored = pool.submit(on_its_own_connection, work)
-                    wait_until_somebody_waits()
-                    yield
-                stored.result(TIMEOUT)
-        finally:
-            cursor.execute("DROP FUNCTION wait_for_test CASCADE")
 
 
 class TestMeaning:
@@ -807,7 +778,7 @@ class TestMeaning:
         with ThreadPoolExecutor(1) as pool:
             run = pool.submit(on_its_own_connection, run_job, Job.objects.get().job_id)
             embeddings_server.wait_for_held(1)
-            with before_its_commit(lambda: put(service, "second", text="Felt", user_id="ada")):
+            with before_its_commit(TABLE, lambda: put(service, "second", text="Felt", user_id="ada")):
                 embeddings_server.release()
                 wait_until(lambda: run.done() or waiting() == 2)
         work_off()
@@ -818,7 +789,7 @@ class TestMeaning:
     ) -> None:
         job = Job.objects.take(Job.objects.request("embed", user_id=ada.pk, requested_by="test").job_id)
         assert job is not None
-        with ThreadPoolExecutor(1) as pool, before_its_commit(lambda: put(service, text="Felt", user_id="ada")):
+        with ThreadPoolExecutor(1) as pool, before_its_commit(TABLE, lambda: put(service, text="Felt", user_id="ada")):
             run = pool.submit(on_its_own_connection, run_taken, job)
             wait_until(lambda: run.done() or waiting() == 2)
         work_off()

@@ -3,13 +3,16 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -21,25 +24,29 @@ from moments_app.models import (
     EngineCall,
     FactEmbedding,
     Job,
+    MemoryAtom,
     Moment,
     MomentEmbedding,
     TurnEmbedding,
 )
-from moments_app.models.embedding import KINDS
+from moments_app.models.embedding import KINDS, ask_to_embed
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
+from moments_app.streams.add_atoms import add_atoms, add_statements
 from moments_app.streams.curate import evict
 from moments_app.turns import platform_text
+from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.concurrency import before_its_commit, on_its_own_connection, wait_until_somebody_waits, waiting
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note, shard
 from tests.support.transcript import START, talk
-from tests.support.waiting import TIMEOUT
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -430,6 +437,104 @@ class TestFailure:
         talk(ada, 2)
         work_off()
         assert embedded_sequences() == list(range(4))
+
+
+@contextmanager
+def outlasting(server: OpenAIServer, job: Job) -> Iterator[None]:
+    """Open a transaction while a job waits for the endpoint. It ends after the job, or when the job waits for it."""
+    server.hold()
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(on_its_own_connection, run_job, job.job_id)
+        server.wait_for_held(1)
+        with transaction.atomic():
+            yield
+            server.release()
+            wait_until(lambda: run.done() or waiting() > 0)
+        assert run.result(TIMEOUT).status == "completed"
+
+
+def without_vector() -> list[str]:
+    return [fact.content for fact in MemoryAtom.objects.filter(embeddings=None)]
+
+
+@pytest.mark.slow
+class TestRequestsOutlastingAJob:
+    """A request joins the open job, and commits when that job has looked for new texts."""
+
+    @pytest.fixture
+    def stream(self, embeddings_server: OpenAIServer, ada: UserProfile) -> MemoryStream:
+        """Return a stream with a fact that has a vector, and one that has none yet."""
+        stream = own_stream(ada)
+        note(stream, "Plays the oboe.", "fact")
+        call_command("embed")
+        note(stream, "Plays the harpsichord.", "fact")
+        return stream
+
+    @pytest.fixture
+    def job(self, ada: UserProfile, stream: MemoryStream) -> Job:
+        return Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+
+    def test_an_added_fact_is_embedded(
+        self, service: Api, embeddings_server: OpenAIServer, stream: MemoryStream, job: Job, patient: None
+    ) -> None:
+        embeddings_server.hold()
+        with ThreadPoolExecutor(1) as pool:
+            run = pool.submit(on_its_own_connection, run_job, job.job_id)
+            embeddings_server.wait_for_held(1)
+            with before_its_commit(MemoryAtom._meta.db_table, lambda: add_fact(service, stream, "Plays the lute.")):
+                embeddings_server.release()
+                wait_until(lambda: run.done() or waiting() == 2)
+        work_off()
+        assert MemoryAtom.objects.count() == 3 and without_vector() == []
+
+    def test_an_edited_fact_is_embedded(self, embeddings_server: OpenAIServer, job: Job) -> None:
+        fact = MemoryAtom.objects.get(content="Plays the oboe.")
+        with outlasting(embeddings_server, job):
+            fact.content = "Plays the bassoon."
+            fact.save()
+        work_off()
+        assert without_vector() == []
+
+    def test_an_imported_fact_is_embedded(self, embeddings_server: OpenAIServer, ada: UserProfile, job: Job) -> None:
+        with outlasting(embeddings_server, job):
+            add_statements({"ada": ada}, [Statement("line 1", "import:mem0", "ada", "", "Plays the lute.")])
+        work_off()
+        assert MemoryAtom.objects.count() == 3 and without_vector() == []
+
+    def test_a_fact_of_a_shard_is_embedded(self, embeddings_server: OpenAIServer) -> None:
+        stream = shard("kilns")
+        note(stream, "Kilns crack when they cool fast.", "fact")
+        job = Job.objects.request("embed", stream=stream, requested_by="test")
+        with outlasting(embeddings_server, job):
+            atom = MemoryAtom(stream=stream, atom_type="fact", content="Kilns need ventilation.")
+            add_atoms(stream, [atom], requested_by="test")
+        work_off()
+        assert without_vector() == []
+
+    def test_a_request_that_changes_an_embedded_fact_does_not_deadlock(
+        self, embeddings_server: OpenAIServer, job: Job
+    ) -> None:
+        fact = MemoryAtom.objects.get(content="Plays the harpsichord.")
+        with outlasting(embeddings_server, job):
+            ask_to_embed("test", user_id=job.user_id)
+            embeddings_server.release()
+            wait_until_somebody_waits()
+            fact.content = "Plays the piano."
+            fact.save()
+        work_off()
+        assert without_vector() == []
+
+    def test_a_request_does_not_delay_heartbeats_and_other_requests(
+        self, embeddings_server: OpenAIServer, job: Job
+    ) -> None:
+        taken = Job.objects.take(job.job_id)
+        assert taken is not None
+        with ThreadPoolExecutor(2) as pool, transaction.atomic():
+            ask_to_embed("test", user_id=job.user_id)
+            other = partial(ask_to_embed, "test", user_id=job.user_id)
+            pool.submit(on_its_own_connection, taken.beat, 1, 2).result(TIMEOUT)
+            joined = pool.submit(on_its_own_connection, transaction.atomic(other)).result(TIMEOUT)
+        assert (joined, Job.objects.get(pk=job.pk).progress_done) == (job, 1)
 
 
 class TestSecondModel:

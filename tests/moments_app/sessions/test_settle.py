@@ -198,6 +198,18 @@ class TestAQuietSession:
         opened = [line for line in checkpoint(session)["context"].splitlines() if line.startswith("Open: ")]
         assert opened == ["Open: The kiln is broken.", "Open: Pay the rent of the shop."]
 
+    def test_the_checkpoint_has_the_later_of_two_tasks_that_end_each_other(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 6)
+        earlier, later = "task 1 as A ends B: Order a blue felt.", "task 3 as B ends A: Order a green felt."
+        model_server.queue(with_items(later, earlier))
+        settle(session)
+        current = MemoryAtom.objects.active().filter(kind="task").values_list("content", flat=True)
+        opened = [line for line in checkpoint(session)["context"].splitlines() if line.startswith("Open: ")]
+        assert list(current) == ["Order a green felt."]
+        assert opened == ["Open: Order a green felt."]
+
     @pytest.mark.slow
     def test_the_checkpoint_omits_entities_from_before_the_live_window(
         self, ada: UserProfile, model_server: OpenAIServer
