@@ -36,7 +36,7 @@ class MemoryProjectConfig(AppConfig):
 
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
-        # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
+        # The senders are the apps that own the tables: Django sends no such signal for an app without models.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(grant_privileges, sender=apps.get_app_config("moments_app"))  # after the last migration
@@ -63,13 +63,12 @@ class AdminConfig(SimpleAdminConfig):
 
 
 def check_pages(**named: Any) -> list[CheckMessage]:
-    """Check every page of the admin."""
     autodiscover()
     return check_admin_app(**named)
 
 
 def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> None:
-    """Queue the jobs that complete data of an earlier release; workers run them while the site serves.
+    """Queue the jobs that upgrade data of an earlier release. Workers run them while the site serves.
 
     Args:
         plan: The migrations that were run, each with whether it was reversed.
@@ -106,7 +105,6 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
 
 
 def removed_settings(**_: Any) -> list[CheckMessage]:
-    """Warn about each setting in the environment that was removed."""
     hint = "Delete it from the environment or from .env."
     return [Warning(told, hint=hint, id="memoryproject.W004") for told in conf.removed(os.environ)]
 
@@ -119,7 +117,7 @@ _REFERRING = """
 
 
 def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessage]:
-    """Warn about tables of no installed app that refer to ours. Their rows would prevent erasures."""
+    """Warn about tables outside the installed apps that refer to ours. Their rows would prevent erasures."""
     if not databases:
         return []
     with connection.cursor() as cursor:
@@ -134,7 +132,7 @@ def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessa
 
 
 def _check_archive_storage() -> None:
-    """Create the storage once, so no process starts with settings that can't work."""
+    """Open the archive storage once, so that no process starts with settings that can't work."""
     try:
         storages["archive"]
     except Exception as error:

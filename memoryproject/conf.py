@@ -130,8 +130,6 @@ class Group(BaseModel):
 
 
 class MomentBuilderSettings(Group):
-    """Settings of the builds of moments."""
-
     enabled: bool = Field(
         True,
         description="Build moments automatically. If `false`, moments are built only when an operator or a client "
@@ -185,7 +183,7 @@ class MomentBuilderSettings(Group):
 
         Args:
             message_count: The number of turns in the session.
-            few_but_large: Whether the build is due only because of tokens. Then only `LAG_MESSAGES` stay.
+            few_but_large: Whether the build is due only because of the token threshold. Then only `LAG_MESSAGES` stay.
 
         Returns:
             `max(LAG_MESSAGES, ⌊LAG_PERCENTAGE × min(message_count, MESSAGE_THRESHOLD)⌋)`. The cap bounds the live
@@ -198,13 +196,11 @@ class MomentBuilderSettings(Group):
 
     @property
     def reload_limit(self) -> int:
-        """The default limit of a reload. It is never below what a build may leave live."""
+        """The default maximum of turns in a reload. It is never lower than the number that a build may leave live."""
         return max(self.load_max_messages, self.lag(self.message_threshold))
 
 
 class RollingSummarySettings(Group):
-    """Settings of the rolling summaries."""
-
     enabled: bool = Field(
         True,
         description="Write a rolling summary of each session with three rounds or more. A "
@@ -350,7 +346,7 @@ class EngineSettings(Group):
 
     @property
     def uses_model(self) -> bool:
-        """Whether a language model writes memory, not the extractive engine."""
+        """Return whether a language model writes memory, rather than the extractive engine."""
         if self.provider == "auto":
             return bool(self.base_url or self.api_key.get_secret_value())
         return self.provider == "openai"
@@ -422,7 +418,7 @@ class EmbeddingSettings(Group):
     @model_validator(mode="before")
     @classmethod
     def _chosen(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Resolve `auto`, and name the embedded model."""
+        """Resolve `provider=auto`, and set the name of the embedded model."""
         provider = values.get("provider", "auto")
         if provider == "local":
             raise ValueError("EMBEDDING__PROVIDER=local is now `embedded`, with the same EMBEDDING__MODEL_FOLDER")
@@ -442,7 +438,7 @@ class EmbeddingSettings(Group):
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the model of the settings."""
+        """The recipe of the configured model."""
         return self.recipe_of(self.model, self.dimensions)
 
     def recipe_of(self, model: str, dimensions: int) -> Recipe:
@@ -457,17 +453,17 @@ class EmbeddingSettings(Group):
 
     @property
     def is_on(self) -> bool:
-        """Whether texts are embedded."""
+        """Return whether texts are embedded."""
         return self.provider != "none"
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the embedded server embeds texts."""
+        """Return whether the embedded server embeds texts."""
         return self.provider == "embedded"
 
     @property
     def has_endpoint(self) -> bool:
-        """Whether a configured endpoint embeds texts."""
+        """Return whether a configured endpoint embeds texts."""
         return self.provider == "openai"
 
 
@@ -558,12 +554,12 @@ class RetentionSettings(Group):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the files are in a remote storage, not on this host's disk."""
+        """Return whether the archive files are in remote storage, not on this host's disk."""
         return self.storage_backend != LOCAL_STORAGE
 
     @property
     def storage_setting(self) -> str:
-        """The names of the settings of the files' storage."""
+        """The names of the settings that configure the archive storage."""
         return "RETENTION__STORAGE_BACKEND, RETENTION__STORAGE_OPTIONS"
 
     def storage(self, data_dir: Path) -> dict[str, Any]:
@@ -612,7 +608,7 @@ class LimitSettings(Group):
 
 
 class DailyLimitSettings(Group):
-    """Settings of how much each key and application may use per UTC day. Limits in the admin come first."""
+    """Daily limits of each key and application, per UTC day. Limits set in the admin take precedence."""
 
     key_requests: int = Field(
         0,
@@ -647,8 +643,6 @@ class DailyLimitSettings(Group):
 
 
 class JobSettings(Group):
-    """Settings of background jobs and their recovery."""
-
     workers: int = Field(
         LANES,
         ge=1,
@@ -687,17 +681,16 @@ class JobSettings(Group):
 
     @property
     def has_worker_per_lane(self) -> bool:
-        """Whether schedules and other tasks have a worker of their own."""
+        """Return whether each kind of job has its own worker."""
         return self.workers >= LANES
 
     @property
     def heartbeat_seconds(self) -> float:
-        """Seconds between two heartbeats of a running job."""
         return self.stale_seconds / 6
 
 
 class NotifySettings(Group):
-    """Settings of notifications about changes of the site's state."""
+    """Settings for notifications about changes in the site's state."""
 
     webhook_url: str = Field(
         "",
@@ -719,12 +712,12 @@ class NotifySettings(Group):
     @field_validator("command")
     @classmethod
     def _is_one(cls, value: str) -> str:
-        shlex.split(value)  # raises an error that says what is wrong
+        shlex.split(value)  # raises ValueError if a quotation mark is not closed
         return value
 
 
 class WebhookSettings(Group):
-    """Settings of webhooks. Operators enter their URLs."""
+    """Settings for webhooks. Operators enter their URLs in the admin."""
 
     private_addresses: bool = Field(
         False, description="Allow webhooks to addresses in private networks, and webhooks over plain HTTP."
@@ -732,8 +725,6 @@ class WebhookSettings(Group):
 
 
 class Settings(Group):
-    """All settings."""
-
     secret_key: SecretStr = Field(
         SecretStr(""),
         description="Secret that signs logins and queued tasks, and encrypts some stored values. All hosts need the "
@@ -897,7 +888,7 @@ class Settings(Group):
 
 
 def variables(settings: type[Settings] = Settings) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
-    """Yield every environment variable of the core, or of other settings, as (name, path of fields, field)."""
+    """Yield the environment variables of a settings class, as (name, path of fields, field)."""
     for name, field in settings.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
             for inner, inner_field in field.annotation.model_fields.items():
@@ -907,14 +898,14 @@ def variables(settings: type[Settings] = Settings) -> Iterator[tuple[str, tuple[
 
 
 def variables_of(extra: str) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
-    """Yield the environment variables that an extra adds, like `variables`."""
+    """Yield the environment variables that an extra adds, in the form of `variables`."""
     known = {name for name, _, _ in variables()}
     return (found for found in variables(with_extras(extra)) if found[0] not in known)
 
 
 @cache
 def with_extras(*names: str) -> type[Settings]:
-    """Return the settings of the core and of these extras. The class of an extra may extend a group of the core."""
+    """Return a class with the settings of the core and of these extras. An extra may extend a group of the core."""
     found = [conf.Settings for conf in extras.modules(names, "conf") if hasattr(conf, "Settings")]
     return cast(type[Settings], type("Settings", (*found, Settings), {"__module__": __name__})) if found else Settings
 

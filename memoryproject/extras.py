@@ -37,11 +37,7 @@ def modules(extras: Iterable[str], name: str) -> Iterator[ModuleType]:
 
 @contextmanager
 def packages_of(name: str) -> Iterator[None]:
-    """If an import in the block fails, raise an error that names the extra to install.
-
-    Raises:
-        ImproperlyConfigured: A package is missing.
-    """
+    """If an import in the block fails, raise `ImproperlyConfigured` and name the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

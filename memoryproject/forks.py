@@ -23,7 +23,6 @@ from sessions_app import lexemes
 
 
 def load_web() -> None:
-    """Import the code of the web server."""
     from memoryproject import gunicorn_conf, urls  # noqa: F401
     from memoryproject.serving import request_limits  # noqa: F401
     from moments_app.interfaces.chat import endpoint as chat  # noqa: F401
@@ -78,7 +77,10 @@ def _serve_embeddings() -> None:
 
 
 def _as_worker(function: Callable[[], None]) -> None:
-    """Call a function in a fork, which may start threads, with error reports and tracing."""
+    """Call a function as a worker: with its database login, error reports and tracing.
+
+    Only a fork may call this, because it starts threads.
+    """
     _log_in_as("worker")
     with sending("worker"):
         function()

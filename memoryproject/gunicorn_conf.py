@@ -48,7 +48,7 @@ class WebWorker(UvicornWorker):  # type: ignore[misc]
 
 worker_class = WebWorker
 workers = CONF.web_workers
-keepalive = 75  # of an idle connection, because clients append message after message
+keepalive = 75  # seconds, because clients append message after message on one connection
 timeout = 60  # seconds without a heartbeat after which a worker is replaced
 loglevel = CONF.log_level.lower()
 control_socket_disable = True
@@ -105,7 +105,6 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(_server: Any, _worker: Any) -> None:
-    """Write buffered items, and send pending errors and spans."""
     from memoryproject import telemetry
     from sessions_app.database.deferred_writes import stop_all
 
@@ -114,7 +113,6 @@ def worker_exit(_server: Any, _worker: Any) -> None:
 
 
 def on_exit(_server: Any) -> None:
-    """Send pending errors and spans, and remove the metrics folder."""
     from memoryproject import telemetry
 
     telemetry.stop()

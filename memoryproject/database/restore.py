@@ -96,7 +96,7 @@ def _check_versions(manifest: Manifest) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Prevent other restores, and close connections of a killed one."""
+    """Lock out other restores, and close the connections of a killed one."""
     try:
         column(f"SELECT pg_advisory_lock({LOCK})")
         column(_LEFT_BEHIND_SQL)
@@ -142,7 +142,7 @@ def _is_there(table: str) -> bool:
 
 
 def _prepare(manifest: Manifest) -> None:
-    """Create roles and extensions, which the dump does not create or only an administrator may create.
+    """Create what the dump lacks: the platform's roles and the extensions. Other roles must already exist.
 
     Raises:
         BackupError: Roles are missing. The message names them.
@@ -193,7 +193,7 @@ def _key(file: zipfile.ZipFile, passphrase: str) -> bytes | None:
 
 
 def _restore_key(key: bytes | None) -> str:
-    """Write the key, and return a sentence that says what the operator has to do."""
+    """Write the key. Return a sentence that says what the operator has to do."""
     path: Path = settings.DATA_DIR / KEY
     if key is None:
         return "The key is not in the backup. Set SECRET_KEY to its former value."

@@ -149,7 +149,7 @@ def definer_functions() -> list[str]:
 
 
 def a_request() -> list[str]:
-    """Return the problems of a request's own transaction without a user. Errors are reported only by class."""
+    """Run a request's transaction without a user, and return its problems. Errors are reported only by class."""
     try:
         with acting_for(None, application=DEFAULT):
             if Session.objects.exists() or Message.objects.exists():

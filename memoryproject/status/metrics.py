@@ -74,7 +74,7 @@ class _FromDatabase(Collector):
         self._figures = figures
 
     def describe(self) -> list[Metric]:
-        """Return nothing, because otherwise the metrics would be read twice."""
+        """Return nothing. Otherwise, the registry would read the metrics twice."""
         return []
 
     def collect(self) -> Iterator[Metric]:

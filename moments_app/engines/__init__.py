@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 EXTRACTIVE, EMBEDDED = "extractive", "embedded"
-CALLS_AT_ONCE = 4  # parallel calls for vectors that a job makes
-MAX_RESPONSE_BYTES = 1_000_000  # of an answer to a call; larger answers are rejected
+CALLS_AT_ONCE = 4  # maximum parallel embedding calls of a job
+MAX_RESPONSE_BYTES = 1_000_000  # larger answers are rejected
 
 
 def load() -> None:
@@ -46,7 +46,7 @@ class Caller:
 
     @property
     def is_model(self) -> bool:
-        """False for an engine that works in this process and calls no endpoint."""
+        """False for the extractive engine, which calls no endpoint."""
         return not self.name.startswith(EXTRACTIVE)
 
     @property
@@ -110,7 +110,6 @@ def embedder_for(recipe: Recipe, *, record: Callable[[CallRecord], None], timeou
     """Return the configured embedder, either an endpoint or the embedded server.
 
     Args:
-        recipe: the recipe of the vectors.
         record: called once for each call.
         timeout: total seconds for one batch; None is `ENGINE__TIMEOUT_SECONDS`.
     """

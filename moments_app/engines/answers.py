@@ -63,11 +63,7 @@ def validated_text(
 
 
 def read_object(completion: Any) -> dict[str, Any]:
-    """Return the JSON object in a chat completion.
-
-    Raises:
-        InvalidAnswer: there is none.
-    """
+    """Return the JSON object in a chat completion. Raise `InvalidAnswer` if there is none."""
     text = _text(completion)
     try:
         answer = json.loads(_json_object(text))

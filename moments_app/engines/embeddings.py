@@ -34,10 +34,8 @@ class Embedder:
     Args:
         base_url: URL of the endpoint; None is OpenAI's own.
         api_key: may be blank if the endpoint needs none.
-        recipe: the recipe of the vectors.
         name: the name under which calls are recorded; blank: by protocol and model.
         timeout: total seconds for one `embed`, however slowly the answer arrives.
-        max_response_bytes: larger answers are rejected.
         record: called once for each HTTP call, even if it fails.
         calls_at_once: maximum number of parallel calls.
     """
@@ -75,7 +73,6 @@ class Embedder:
         return other
 
     def record(self, call: CallRecord) -> None:
-        """Record a call."""
         self._endpoint.record(call)
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:
@@ -97,7 +94,7 @@ class Embedder:
             raise self._endpoint.invalid(error) from None
 
     def _vectors(self, texts: list[str], *, is_query: bool) -> list[list[float]]:
-        """Request floats of the right width. If the endpoint rejects these parameters, leave them out."""
+        """Request floats of the right width. If the endpoint rejects these parameters, retry without them."""
         deadline = time.monotonic() + self._timeout
         prefix = self._recipe.prefix(is_query=is_query)
         body = {"input": [prefix + text for text in texts]} | self._recipe.fields(is_query=is_query)
@@ -112,7 +109,6 @@ class Embedder:
         return vectors
 
     def _call(self, body: dict[str, Any], seconds: float) -> list[list[float]]:
-        """Make one HTTP call."""
         return self._endpoint.call(
             EMBEDDING,
             body,

@@ -22,13 +22,13 @@ from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
 from sessions_app.trace import span
 
-EXCHANGE_MAX_CHARS = 400_000  # of the request, and of the answer, of a failed call
+EXCHANGE_MAX_CHARS = 400_000  # maximum that is stored of the request, and of the answer, of a failed call
 OPENAI_URL = "https://api.openai.com/v1"
 
 # All errors of a call, from a misspelled URL to a text that can't be encoded. Their messages may quote anything.
 _CALL_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
 
-# Statuses that say nothing about the text.
+# Statuses whose cause is not the text of the request.
 _KINDS = {401: "credential", 403: "credential", 402: "quota", 404: "address", 405: "address", 408: "timeout"}
 
 Read = TypeVar("Read")
@@ -45,8 +45,6 @@ class Endpoint:
         base_url: URL of the endpoint; None is OpenAI's own.
         path: the path to call, e.g. `/chat/completions`.
         api_key: may be blank if the endpoint needs none.
-        model: the endpoint's name for the model.
-        max_response_bytes: larger answers are rejected.
         record: called once for each HTTP call, even if it fails.
         name: as in `CallRecord.engine`; by default the model's name after `openai:`.
     """
@@ -144,7 +142,6 @@ class Endpoint:
             )
 
     def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
-        """Return the bytes of the endpoint's answer."""
         base_url, model = self.address
         request = httpx2.Request(
             "GET" if body is None else "POST",

@@ -26,7 +26,7 @@ LEAST_SHARE = 0.25  # minimum share of a sentence's words in the conversation; a
 FEW_WORDS = 6  # with fewer words, this share isn't checked
 FEW_BYTES = 60  # with fewer bytes, the language isn't checked either; Chinese characters have more bytes
 NAME_STEM = 5  # names match if this many first letters are the same: Tuscan, Tuscany
-ASKED_SHARE = 0.6  # an order is accepted if one of the user's orders has this share of its words
+ASKED_SHARE = 0.6  # minimum share of an instruction's words in one of the user's instructions
 
 INSTRUCTION = "instruction to the reader"
 LANGUAGE = "another language"
@@ -134,12 +134,7 @@ class Grounds:
         return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
 
     def kept(self, text: str, *, may_order: bool = False) -> str:
-        """Return a text without unsupported sentences.
-
-        Args:
-            text: text from a model.
-            may_order: whether it is meant to instruct its reader.
-        """
+        """Return a text without unsupported sentences. Without `may_order`, drop instructions to the reader too."""
         parts = [part for part in _SENTENCE_END.split(text) if part is not None]
         kept = ""
         for sentence, space in zip(parts[::2], [*parts[1::2], ""], strict=False):
@@ -149,7 +144,6 @@ class Grounds:
 
     @property
     def dropped(self) -> Counter[str]:
-        """The number of dropped texts, by reason."""
         return Counter(one.reason for one in self.left_out)
 
     def kept_of(self, items: Iterable[str]) -> list[str]:
@@ -174,7 +168,6 @@ class Grounds:
         """Return the reason to drop a sentence, without quoting the sentence; blank to keep it.
 
         Args:
-            text: text from a model.
             may_order: whether it is meant to instruct its reader.
             may_be_asked_for: whether it may repeat an instruction that the person gave the assistant.
             may_be_weak: whether a single word of the conversation is enough, because the sentence is marked

@@ -30,7 +30,7 @@ class About(StrEnum):
     ANSWER = "answer"  # the same, and the failure counts against the version of the prompt
     CREDENTIAL = "credential"  # the circuit opens immediately and holds all jobs
     LOAD = "load"  # the circuit opens after a second failure, for as long as `Retry-After` says
-    NETWORK = "network"  # the circuit opens after a second failure, and probes
+    NETWORK = "network"  # the circuit opens after a second failure, and then probes the endpoint
 
 
 ABOUT = {
@@ -92,7 +92,6 @@ class CallRecord:
 
     @property
     def dropped(self) -> Counter[str]:
-        """The number of dropped sentences and items, by reason."""
         return Counter(one.reason for one in self.left_out)
 
 
@@ -112,7 +111,7 @@ class EngineError(Exception):
 
 
 class Engine(Protocol):
-    """The interface of both engines.
+    """The interface of both engines. All methods except `with_model` may raise `EngineError`.
 
     Attributes:
         name: the name of the engine with its model.
@@ -128,56 +127,29 @@ class Engine(Protocol):
         """Request several answers in one call, and return an engine that has them. Without a model, return itself.
 
         If an answer is missing or invalid, the returned engine requests it when it is needed.
-
-        Raises:
-            EngineError: the engine gave no answer.
         """
         ...
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """Divide the window into moments.
-
-        Raises:
-            EngineError: the engine gave no valid answer.
-        """
+        """Divide the window into moments."""
         ...
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """Add new turns to a rolling summary, and drop content from before the window.
-
-        Raises:
-            EngineError: the engine gave no valid answer.
-        """
+        """Add new turns to a rolling summary, and drop content from before the window."""
         ...
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """Return what the turns add to each stream.
-
-        Raises:
-            EngineError: the engine gave no valid answer.
-        """
+        """Return what the turns add to each stream."""
         ...
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        """Consolidate observations into a text.
-
-        Raises:
-            EngineError: the engine gave no valid answer.
-        """
+        """Consolidate observations into a text."""
         ...
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """Return the context needed to continue a session, and its lessons.
-
-        Raises:
-            EngineError: the engine gave no valid answer.
-        """
+        """Return the context needed to continue a session, and its lessons."""
         ...
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Return what to search memory for before a message is answered.
-
-        Raises:
-            EngineError: the engine gave no valid answer.
-        """
+        """Return what to search memory for before a message is answered."""
         ...

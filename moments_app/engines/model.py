@@ -42,9 +42,7 @@ class ModelEngine:
     Args:
         base_url: URL of the endpoint; None is OpenAI's own.
         api_key: may be blank if the endpoint needs none.
-        model: the endpoint's name for the model.
         timeout: total seconds for one call, however slowly the answer arrives.
-        max_response_bytes: larger answers are rejected.
         record: called once for each HTTP call, even if it fails.
     """
 
@@ -80,30 +78,24 @@ class ModelEngine:
         )
 
     def with_model(self, model: str) -> "ModelEngine":
-        """Return an engine of the same endpoint with another model."""
         return self._with_model(model=model)
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """Request the moments of a window."""
         return self._told(request, MomentAnswer)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """Request the summary with the new turns."""
         return self._told(request, SummaryAnswer)
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """Request the statements for each stream."""
         return self._told(request, FormationAnswer)
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        """Request the text's lines with the observations merged."""
         given = sum(len(part.label) + len(part.text) for part in [*request.lines, *request.observations])
         allowance = max(ANSWER_MIN_ALLOWANCE, 2 * given)
         judge = partial(consolidation.judged, request)
         return self._answer(consolidation.SHAPE, request.rules, consolidation.as_message(request), allowance, judge)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """Request the context and the lessons."""
         return self._told(request, DigestAnswer)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
@@ -147,11 +139,7 @@ class ModelEngine:
             self._record(replace(record, error_kind=error.kind, error=str(error)))
 
     def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int, judge: Judge[Answer]) -> Answer:
-        """Call the model, and call it again if the answer is invalid or has no supported content.
-
-        Raises:
-            EngineError: the model gave no valid answer.
-        """
+        """Call the model, and call it again if the answer is invalid or has no supported content."""
         messages = _messages(prompt, request)
         read = partial(validated, shape, allowance, judge)
         try:
@@ -182,7 +170,6 @@ class ModelEngine:
         raise AssertionError("a request without a response format is never refused for its format")
 
     def _call(self, purpose: str, body: dict[str, Any], read: Callable[[Any], Read]) -> Read:
-        """Make one HTTP call."""
         return self._endpoint.call(
             purpose,
             body,

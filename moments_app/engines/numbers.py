@@ -37,7 +37,7 @@ def in_digits(text: str, languages: Collection[str]) -> str:
 
 
 def placed_digits(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
-    """Return the result of `in_digits`, and the places of its characters, and of its end, in the original text."""
+    """Return the result of `in_digits`, and for each of its characters and its end, the index in the original text."""
     letters = text.lower() if text.isascii() else [plain(one) for one in text]
     places = [place for place, written in enumerate(letters) for _ in written]
     return _in_digits("".join(letters), [*places, len(text)], languages)
@@ -61,8 +61,6 @@ def _replaced(text: str, places: list[int], parts: Iterable[tuple[int, int, str]
 
 
 class _Number:
-    """A number word and its place in a text."""
-
     def __init__(self, word: str, value: float, start: int, end: int) -> None:
         self.word, self.value, self.start, self.end = word, value, start, end
 
@@ -180,7 +178,6 @@ def _values(languages: tuple[str, ...]) -> dict[str, int]:
 
 @cache
 def _words() -> dict[str, dict[str, int]]:
-    """Return the value of each word, by language."""
     words: dict[str, dict[str, int]] = defaultdict(dict)
     for line in (Path(__file__).parent / "numbers.txt").read_text().splitlines():
         if not line.startswith("#"):

@@ -77,11 +77,7 @@ def reranker_name(model: str) -> str:
 
 
 def _read(answer: Any, count: int) -> list[float]:
-    """Return the scores of an answer by the index of their text.
-
-    Raises:
-        InvalidAnswer: a score is missing, duplicated, or not a finite number.
-    """
+    """Return the scores of an answer by the index of their text. Raise `InvalidAnswer` if one is missing or wrong."""
     entries = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidAnswer("", "it has no list of scores.")

@@ -47,8 +47,8 @@ class Question(Generic[Answer]):
         shape: the required shape of the answer.
         prompt: the text of the active prompt version.
         known: the text before the turns.
-        turns: the turns that it is about, oldest first.
-        allowance: maximum characters of the answer's texts together.
+        turns: the turns to read, oldest first.
+        allowance: maximum total characters of the answer's texts.
         judge: removes what the turns don't support.
     """
 
@@ -61,18 +61,16 @@ class Question(Generic[Answer]):
 
     @property
     def text(self) -> str:
-        """The user message, if the call has no other question."""
+        """The user message of a separate call."""
         return "\n".join([self.known, indexes_of([turn.index for turn in self.turns]), fenced(self.turns)])
 
 
 def indexes_of(indexes: Sequence[int]) -> str:
-    """Return the line that says which turns are meant."""
     return f"Turns: {indexes[0]} to {indexes[-1]}."
 
 
 @singledispatch
 def question_of(request: Any) -> Question[Any]:
-    """Return the question for a request."""
     raise TypeError(f"{type(request).__name__} is about no turns.")
 
 
@@ -114,8 +112,8 @@ class Part:
 
     Args:
         request: the request of a separate call.
-        sequences: the sequences of its turns, in their order.
-        conversation: number of the conversation that the turns are from; later conversations have higher numbers.
+        sequences: the sequences of the request's turns, in order.
+        conversation: the number of the turns' conversation; later conversations have higher numbers.
     """
 
     request: Request
@@ -124,22 +122,21 @@ class Part:
 
     @property
     def question(self) -> Question[Any]:
-        """The question for the request."""
         return question_of(self.request)
 
     @property
     def task(self) -> str:
-        """The name of its task, without the conversation."""
+        """The name of the task, without the number of the conversation."""
         return NAMES[self.question.shape.purpose]
 
     @property
     def name(self) -> str:
-        """The name of its part of the answer."""
+        """The name of this part of the answer."""
         return self.task if self.conversation == 1 else f"{self.task}_{self.conversation}"
 
     @property
     def places(self) -> list["Place"]:
-        """The places of its turns among the turns of all conversations."""
+        """The places of the request's turns among the turns of all conversations."""
         return [(self.conversation, sequence) for sequence in self.sequences]
 
 
@@ -174,12 +171,15 @@ def _are_several(parts: Sequence[Part]) -> bool:
 
 
 def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
-    """Return the known lines of a task. They are selected for all turns, so that tasks of the same name share them."""
+    """Return the known lines of a task.
+
+    The lines are selected for all turns, so tasks of the same name share them.
+    """
     return question_of(replace(part.request, turns=turns)).known.split("\n")
 
 
 def _turns_of(parts: Sequence[Part]) -> dict[Place, Turn]:
-    """Return the turns of all requests, numbered in order. Of a turn in several requests, the longest form is used."""
+    """Return the turns of all requests, numbered in order. If a turn is in several requests, use its longest form."""
     shown: dict[Place, Turn] = {}
     for part in parts:
         for place, turn in zip(part.places, part.request.turns, strict=True):
@@ -233,7 +233,7 @@ def _came(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
 
 
 def _with_own_indexes(answer: Any, numbers: Sequence[int], indexes: Sequence[int]) -> Any:
-    """Return an answer that refers to turns by the indexes of its own request instead of the call's numbers."""
+    """Return the answer with the call's turn numbers replaced by the indexes of the part's own request."""
     if isinstance(answer, list):
         return [_with_own_indexes(item, numbers, indexes) for item in answer]
     if not isinstance(answer, dict):

@@ -21,7 +21,7 @@ RELATIVE = "relative"  # relative to the day of the text
 ABSOLUTE = "absolute"  # a date of the calendar
 ASKED = "asked"  # a time only in a question: "on Friday", "the last week"
 YEAR = "year"  # "since 2019"
-NONE = "none"  # not a time, although it looks like one: "guten Morgen"
+NONE = "none"  # looks like a time, but is none: "guten Morgen"
 
 _SCRIPTS = (
     ("ru uk", "\u0400-\u052f"),
@@ -37,10 +37,10 @@ _SCRIPTS = (
 _BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages, letters in _SCRIPTS)
 UNSPACED = frozenset("zh ja th".split())
 JOINED = frozenset("ko tr fi hu".split())  # languages that attach endings to words
-UNCUT = UNSPACED | {"ko"}  # languages whose words may be inside others
+UNCUT = UNSPACED | {"ko"}  # languages whose words are matched inside other words too
 _OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is in the previous week
 LATIN_SHORTEST = 5  # minimum characters of a match in a language that the text is probably not in
-_BEGINNING = 4  # characters by which words of languages with many endings are looked up
+_BEGINNING = 4  # first characters by which words of languages with many endings are looked up
 _GROUP_NAME = re.compile(r"\(\?P<\w+>")
 _STEPS = {"last": -1, "this": 0, "next": 1}
 _WORD = re.compile(r"[^\W\d_]+")
@@ -60,15 +60,15 @@ _BESIDE = r",?\s?[(\[]?(?:(?:the|am|den|dem|el|le|il|de|op|den|на) )?"
 
 @dataclass(frozen=True)
 class Time:
-    """The days that words name.
+    """A period of days that a text names.
 
     Args:
         unit: day, part, week, weekend, month, season, or year.
         first: the first day.
         end: the day after the last.
-        name: the name of a part of the day or a season.
-        around: the exact day of "three weeks ago".
-        recurs: `week` or `year`, after which such a day recurs; blank if the words name a single day.
+        name: the name, if it is a part of the day or a season.
+        around: the day exactly that many weeks away, as in "three weeks ago".
+        recurs: the interval at which the period recurs, `week` or `year`; blank if it doesn't.
     """
 
     unit: str
@@ -79,7 +79,7 @@ class Time:
     recurs: str = ""
 
     def after(self, today: date) -> "Time":
-        """Return the next occurrence that is not over, if the days recur."""
+        """Return the next occurrence that has not ended, if the period recurs."""
         if self.end > today or not self.recurs:
             return self
         if self.recurs == "week":
@@ -88,14 +88,11 @@ class Time:
 
     @property
     def last(self) -> date:
-        """The last day."""
         return self.end - timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A time and its place in a text."""
-
     time: Time
     start: int
     end: int
@@ -116,7 +113,7 @@ def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], toda
     """Yield the times that a text may name, in any order; some may overlap.
 
     Args:
-        digits: the text as `in_digits` writes it.
+        digits: the text, as returned by `in_digits`.
         languages: the languages to try.
         kinds: the kinds of patterns.
         today: the day of the text.
@@ -179,9 +176,9 @@ def _of_script(text: str) -> list[str]:
 
 
 def in_likely_language(found: Iterable[Found], text: str) -> list[Found]:
-    """Return times in a likely language of the text.
+    """Return the times that are in a likely language of the text.
 
-    If there are none and the language is uncertain, return long ones in others.
+    If there are none and the language is uncertain, return long matches in other languages.
     """
     likely = {"", *likely_languages(text)}
     found = list(found)
@@ -210,7 +207,7 @@ def _date_beside(language: str) -> re.Pattern[str]:
 
 
 def names(kind: str, language: str = "en") -> list[str]:
-    """Return the names of all months or weekdays in a language, in plain letters, in their order.
+    """Return the names of all months or weekdays in a language, in calendar order, in plain letters.
 
     Args:
         kind: `month_name` or `weekday`.
@@ -227,7 +224,6 @@ def calendar_names() -> frozenset[str]:
 
 
 def month_name(number: int) -> str:
-    """Return the English name of a month."""
     return _words()["en"][f"month_name {number}"][0].title()
 
 
@@ -237,12 +233,11 @@ def spelled_months(language: str) -> list[str]:
 
 
 def words_for(kind: str, language: str) -> list[str]:
-    """Return the words of a kind that has no numbers, such as `asking`, in plain letters."""
+    """Return a language's words of a kind without numbers, such as `asking`, in plain letters."""
     return _words().get(language, {}).get(kind, [])
 
 
 def latin_languages() -> list[str]:
-    """Return the languages that use Latin letters."""
     return list(filter(_is_latin, _words()))
 
 
@@ -285,9 +280,9 @@ def _candidates(text: str) -> list[str]:
 
 @cache
 def _keys() -> Mapping[str, list[tuple[str, str]]]:
-    """Return words of which each relative time has at least one, with their languages and groups.
+    """Return lookup words with their languages and groups. Each relative time contains at least one of them.
 
-    A word is complete, or its first letters and `*` if it may have other endings.
+    A lookup word is a whole word, or the start of one and `*` if it can have different endings.
     """
     keys: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for language in _words():
@@ -300,7 +295,7 @@ def _keys() -> Mapping[str, list[tuple[str, str]]]:
 
 @cache
 def _parts_of(language: str) -> list[tuple[str, str]]:
-    """Return the parts of a relative time with their groups: a `unit`, or a `name` with a `which` such as "last"."""
+    """Return the parts of relative times and their groups: `unit`, or `name` and `which` (words such as "last")."""
     groups = dict.fromkeys(_STEPS, "which")
     groups |= dict.fromkeys(("weekday", "month_name", "season"), "name")
     groups |= dict.fromkeys((*_UNITS, "ago", "ahead", "part"), "unit")
@@ -317,7 +312,6 @@ def _parts_of(language: str) -> list[tuple[str, str]]:
 
 @cache
 def _patterns(language: str) -> tuple[_Pattern, ...]:
-    """Return the patterns of a language's times."""
     return tuple(_Pattern(kind, _compiled(pattern, language), read) for kind, pattern, read in _raw(language))
 
 
@@ -343,7 +337,7 @@ def _compiled(pattern: str, language: str) -> re.Pattern[str]:
 
 
 def any_of(words: Iterable[str]) -> str:
-    """Return a regular expression that matches any of some words, longest first; a `*` stands for any ending."""
+    """Return a regular expression that matches any of the words, longest first. A `*` matches any ending."""
     longest_first = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
     return "|".join(re.escape(word).replace(r"\*", r"\w*") for word in longest_first)
 
@@ -352,7 +346,7 @@ Raw = tuple[str, str, Reader | None]
 
 
 def _counted(words: Mapping[str, list[str]]) -> Iterator[Raw]:
-    """Yield the patterns of times that count from today."""
+    """Yield the patterns of times counted from today, such as "yesterday" and "3 days ago"."""
     for name, phrases in words.items():
         kind = ASKED if name.startswith("asked ") else RELATIVE
         unit, _, number = name.removeprefix("asked ").partition(" ")
@@ -382,7 +376,7 @@ def _part(part: str, _match: re.Match[str], today: date) -> Time:
 
 
 def _named(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
-    """Yield the patterns of "last", "this" and "next" with weekdays, months and seasons."""
+    """Yield the patterns of "last", "this" and "next" with a weekday, month or season."""
     numbers = {unit: _numbers(words, unit) for unit in ("weekday", "month_name", "season")}
     named = "|".join(rf"(?P<{unit}>{any_of(listed)})" for unit, listed in numbers.items() if listed)
     which = "|".join(rf"(?P<{kind}>{any_of(words[kind])})" for kind in _STEPS if kind in words)
@@ -405,12 +399,12 @@ def _named(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
 
 
 def _numbers(words: Mapping[str, list[str]], kind: str) -> dict[str, int]:
-    """Return the names of a kind with their numbers."""
+    """Return the number of each name, such as 5 for "may"."""
     return {name: number for number in range(13) for name in words.get(f"{kind} {number}", ())}
 
 
 def _dates(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
-    """Yield the patterns of months, alone and with a day's number, of years, and of weekdays in questions."""
+    """Yield the patterns of dates, months, years, and weekdays in questions."""
     months, days = _numbers(words, "month_name"), _numbers(words, "weekday")
     in_, on = any_of(words.get("in", ())), any_of(words.get("on", ()))
     month = rf"(?P<month>{any_of(months)})"
@@ -453,7 +447,7 @@ def _days(today: date, number: int) -> Time:
 
 
 def _next_year(day: date) -> date:
-    """Return the same day of the next year; for 29 February the day after it."""
+    """Return the same day of the next year; for 29 February, 1 March."""
     return date(day.year + 1, day.month, 1) + timedelta(days=day.day - 1)
 
 
@@ -463,13 +457,13 @@ def _weeks(today: date, number: int) -> Time:
 
 
 def _weekends(today: date, number: int) -> Time:
-    """Return the weekend of this week, or a number of weeks before or after it."""
+    """Return the weekend that is `number` weeks after this week's."""
     saturday = today + timedelta(days=7 * number + _SATURDAY - today.weekday())
     return Time("weekend", saturday, saturday + timedelta(days=2))
 
 
 def _shifted(year: int, month: int, number: int) -> date:
-    """Return the first day of the month that is `number` months after another."""
+    """Return the first day of the month that is `number` months after the given one."""
     months = year * _MONTHS_OF_A_YEAR + month - 1 + number
     return date(months // _MONTHS_OF_A_YEAR, months % _MONTHS_OF_A_YEAR + 1, 1)
 
@@ -517,7 +511,7 @@ def _month(today: date, month: int, year: int | None) -> Time:
 
 
 def _weekday(today: date, weekday: int, step: int) -> Time:
-    """Return the latest such weekday before today, or the first after it; "this Friday" may be today."""
+    """Return the last such weekday before today (`step` -1), or the next one. "This Friday" may be today."""
     ahead = (weekday - today.weekday()) % 7
     return _days(today, ahead - 7 if step < 0 else ahead or 7 * step)
 
@@ -528,7 +522,7 @@ def _season(year: int, last_month: int, name: str) -> Time:
 
 
 def _year(ends: int, step: int, today: date) -> int:
-    """Return the year of the last, current or next season or month, by the month in which it ends."""
+    """Return the year of the last, current or next season or month that ends in the month `ends`."""
     if step < 0:
         return today.year - (ends >= today.month)
     return today.year + (ends < today.month or (step > 0 and ends == today.month))

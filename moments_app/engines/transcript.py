@@ -1,8 +1,8 @@
 """Format a window of turns for a model, as data that can't be mistaken for instructions.
 
-The fence is JSON: one object per line between two marks. JSON escapes a message's quotes and line breaks, so no text
-can end its string or start a line. Because this also holds with fixed marks, the same window always gives the same
-prompt. A random fence would change the prompt each time.
+The turns are JSON objects, one per line, between two marks. JSON escapes quotes and line breaks, so no message can end
+its string or start a line. The marks are fixed, so the same window always gives the same prompt, which a provider can
+cache.
 """
 
 import json
@@ -33,13 +33,13 @@ _ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<\x85\u
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn in the input of an engine.
+    """A turn as an engine receives it.
 
     Args:
-        index: position in the window given to the engine, from 0.
-        role: `user`, `assistant` or `tool`; system turns are never sent to an engine.
+        index: position in the window, from 0.
+        role: `user`, `assistant` or `tool`. Engines never receive system turns.
         content: the text; for a tool turn its result.
-        created_at: with a time zone, that of the person.
+        created_at: in the person's time zone.
         tool_name: blank except for tool turns.
         name: the speaker; blank unless the application names one.
         tool_calls: the tool calls of an assistant turn, as JSON; else blank.
@@ -60,8 +60,8 @@ def instructions(prompt: str, *, has_turns: bool = True) -> str:
     """Return the system message: the active prompt, and the rules that no prompt can change.
 
     Args:
-        prompt: the active prompt.
-        has_turns: whether turns are sent with it.
+        prompt: the text of the active prompt version.
+        has_turns: whether the call includes turns.
     """
     return f"{prompt.strip()}\n{FENCE.rstrip() if has_turns else ''}{RULES}"
 
@@ -72,7 +72,7 @@ def fenced(turns: Sequence[Turn]) -> str:
 
 
 def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
-    """Yield turns with their times; the time is blank if it follows from an earlier turn."""
+    """Yield the turns with their times. The time is blank shortly after a turn that shows it."""
     told: datetime | None = None
     for turn in turns:
         at = turn.created_at
@@ -84,7 +84,7 @@ def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
 
 
 def as_data(value: object) -> str:
-    """Return a value as JSON on one line, in which no text can imitate a mark, a line or a control token.
+    """Return a value as JSON on one line. No text in it can imitate a mark, a line break or a control token.
 
     Invisible characters are removed.
     """

@@ -20,9 +20,9 @@ from typing import Any
 import httpcore2
 import httpx2
 
-_WRITE_BYTES = 65_536  # sent in one wait, so that the deadline also applies to a slow receiver
-# Entries that are not globally reachable. IANA's exceptions within a network, such as anycast addresses of NAT and
-# TURN servers, are not listed: webhooks are never received there.
+_WRITE_BYTES = 65_536  # maximum bytes per write, so that the deadline also applies to a slow receiver
+# Networks that are not globally reachable. IANA lists exceptions within some of them, such as anycast addresses of
+# NAT and TURN servers. These are ignored here, because no webhook is received there.
 SPECIAL_NETWORKS = {
     ip_network(network): name
     for network, name in {
@@ -57,7 +57,7 @@ SPECIAL_NETWORKS = {
         "ff00::/8": "multicast",
     }.items()
 }
-# Networks whose addresses end with the IPv4 address that packets are routed to.
+# Networks in which the last 32 bits of an address are the IPv4 address that receives the packets.
 ENDS_WITH_IPV4 = {
     ip_network(network): name
     for network, name in {
@@ -74,7 +74,7 @@ class TooLarge(Exception):
 
 
 class BoundedTransport(httpx2.HTTPTransport):
-    """A transport for one call.
+    """An HTTP transport for one call.
 
     Args:
         timeout: seconds until the whole response must be received.
@@ -89,8 +89,7 @@ class BoundedTransport(httpx2.HTTPTransport):
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        # A megabyte of compressed data may expand to a gigabyte, so no compression is requested, and nothing is
-        # decompressed.
+        # A megabyte of compressed data may expand to a gigabyte. So request uncompressed data, and decompress nothing.
         request.headers["Accept-Encoding"] = "identity"
         response = super().handle_request(request)
         response.headers.pop("Content-Encoding", None)
@@ -99,12 +98,12 @@ class BoundedTransport(httpx2.HTTPTransport):
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Return one context for the whole process: reading the certificates takes longer than many calls."""
+    """Return the process's TLS context. Loading the certificates takes longer than many calls."""
     return httpx2.create_ssl_context()
 
 
 class _Budget:
-    """The time and bytes that a call has left."""
+    """The remaining time and bytes of a call."""
 
     def __init__(self, timeout: float, max_bytes: int) -> None:
         self._deadline = time.monotonic() + timeout
@@ -123,7 +122,7 @@ class _Budget:
 
 
 class _BoundedBackend(httpcore2.SyncBackend):
-    """Opens connections that use the budget."""
+    """A network backend whose connections use the budget."""
 
     def __init__(self, budget: _Budget, public_only: bool) -> None:
         self._budget, self._public_only = budget, public_only
@@ -161,7 +160,7 @@ def _addresses(host: str, port: int) -> list[str]:
 
 
 class _BoundedStream(httpcore2.NetworkStream):
-    """A connection whose timeouts are replaced by the budget's."""
+    """A connection that uses the budget's deadline instead of the timeouts of its caller."""
 
     def __init__(self, stream: httpcore2.NetworkStream, budget: _Budget) -> None:
         self._stream, self._budget = stream, budget

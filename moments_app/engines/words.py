@@ -1,4 +1,4 @@
-"""Words for comparing texts, and the speakers and lines of texts."""
+"""Split texts into words for comparison, and into lines and speakers."""
 
 import re
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ _BETWEEN_WORDS = re.compile(r"[\W_]+")
 _DAY = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]|\(planned for [^)]{4,40}\)")
 _SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
 _SPEAKER_OF_LINE = re.compile(r"^[\s-]*[^\W\d_]+:\s")
-NAME_WORDS = 3  # maximum
-# The names of an assistant in transcripts without speaker names.
+NAME_WORDS = 3  # maximum words in a speaker's name
+# Names of the assistant in transcripts without speaker names.
 _ASSISTANTS = frozenset("assistant assistent asistente assistente asystent ассистент 助手 アシスタント ai bot".split())
-# Maps each ASCII character to lower case, to itself, or to a space if it belongs to no word.
+# Like `_IN_WORDS`, but an underscore ends a word.
 _IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
 ITEM = "- "  # the marker of a list item
 
@@ -25,7 +25,7 @@ _SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the case-folded words of a text, in order. ASCII text without marks takes a fifth of the time."""
+    """Return the case-folded words of a text, in order. ASCII text without marks is five times faster."""
     has_mark = "+" in text or "#" in text or ("-" in text and _FINAL_HYPHEN.search(text))
     if text.isascii() and not has_mark:
         return text.translate(_IN_WORDS).split()
@@ -45,27 +45,26 @@ def plain_words(text: str) -> str:
 
 
 def without_day(line: str) -> str:
-    """Return a memory line without its day."""
+    """Return a memory line without its dates in brackets."""
     return _DAY.sub(" ", line)
 
 
 def told_words(line: str) -> str:
-    """Return a memory line's words without its day. Each word has a space on both sides, to find whole words."""
+    """Return the words of a memory line without dates, each between spaces, so that `in` finds whole words."""
     return f" {' '.join(words_of(without_day(line).replace('_', ' ')))} "
 
 
 def speaker_of(content: str) -> str:
-    """Return the speaker of a turn that starts with a name and a colon; blank for other turns."""
+    """Return the name in front of a text, as in "Nora: …"; blank if there is none."""
     match = _SPEAKER.match(content)
     return match[1] if match and len(match[1].split()) <= NAME_WORDS else ""
 
 
 def is_assistants(role: str, speaker: str) -> bool:
-    """Return whether a turn is an assistant's. A turn with a person's name in front is that person's.
+    """Return whether a turn is from an assistant. A turn with a person's name in front is from that person.
 
     Args:
-        role: the role of the turn.
-        speaker: see `speaker_of`.
+        speaker: as returned by `speaker_of`.
     """
     return role == "assistant" and (speaker or "assistant").casefold() in _ASSISTANTS
 
@@ -77,18 +76,14 @@ def without_speaker(line: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a text.
-
-    Args:
-        heading: its heading; blank for none.
-    """
+    """A line of a text, with its heading, if any."""
 
     text: str
     heading: str = ""
 
 
 def lines_of(text: str) -> list[Line]:
-    """Split a text into lines."""
+    """Split a text into list items and sentences, each with its heading."""
     lines: list[Line] = []
     heading = ""
     rows = [row.rstrip() for row in text.split("\n") if row.strip()]

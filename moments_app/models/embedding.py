@@ -1,7 +1,7 @@
 """Vectors for searches by meaning, one per text and model.
 
-Several models may have vectors at the same time, so that a second model can be filled while the first is in use, and
-activated without a gap. Vectors of two models are never compared: each model has separate indexes.
+Several models may have vectors at the same time. So operators can fill a second model while the first is in use, and
+then switch without a gap. Vectors of two models are never compared: each model has its own indexes.
 """
 
 from datetime import timedelta
@@ -23,7 +23,7 @@ from moments_app.models.stream import MemoryStream
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Message, Session, UserProfile
 
-FIRST_WAIT = timedelta(hours=1)  # before a rejected text is sent again
+FIRST_WAIT = timedelta(hours=1)  # before a rejected text is sent again for the first time
 LONGEST_WAIT = timedelta(days=30)
 RECIPE = Recipe._fields
 
@@ -33,12 +33,14 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.filter(is_active=True)
 
     def ensure(self, name: str, dimensions: int, *, concurrently: bool = False) -> "EmbeddingModel":
-        """Return the row of a model with the configured recipe, and create its indexes. The first model becomes active.
+        """Return the row of a model with the configured recipe. Create the row and its indexes if they are missing.
+
+        The first model becomes active.
 
         Args:
-            name: the endpoint's name for it.
-            dimensions: numbers per vector.
-            concurrently: don't block writers while indexes are built; not possible within a transaction.
+            name: the endpoint's name of the model.
+            dimensions: the number of dimensions of its vectors.
+            concurrently: build the indexes without blocking writers. Not possible within a transaction.
         """
         fields = settings.EMBEDDING.recipe_of(name, dimensions)._asdict()
         insert_if_missing(EmbeddingModel(**fields, is_active=not self.active().exists()))
@@ -49,7 +51,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
     def in_use(self) -> "EmbeddingModel":
         """Return the model for new texts: the embedded server's own, otherwise the active one.
 
-        The embedded server's vectors cost nothing. So when its recipe changes, `embed_all` runs without a command.
+        The embedded server's vectors cost nothing, so a change of its recipe takes effect without a command.
         """
         conf, active = settings.EMBEDDING, self.active().first()
         if active and (active.recipe == conf.recipe or not conf.is_embedded):
@@ -57,9 +59,9 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.ensure(conf.model, conf.dimensions)
 
     def refused_by_kind(self) -> dict[str, int]:
-        """Count the texts of each kind that have no vector because one model's endpoint rejects them.
+        """Count the texts without a vector that the endpoints of these models rejected, by kind of text.
 
-        Uses one statement and only indexes. Without a model, the counts are 0.
+        Uses one query on indexes only. Without a model, the counts are 0.
         """
         counts = [
             embedding.objects.filter(model__in=self.values("pk"), vector=None)
@@ -73,7 +75,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
 
 
 class EmbeddingModel(models.Model):
-    """A model that embeds texts with one recipe."""
+    """A model with one recipe for embedding texts."""
 
     name = models.CharField(max_length=255)
     dimensions = models.PositiveSmallIntegerField()
@@ -122,7 +124,7 @@ class EmbeddingModel(models.Model):
 
     @property
     def recipe(self) -> Recipe:
-        """Everything that its vectors depend on, except the texts."""
+        """Everything except the text on which a vector depends."""
         return Recipe(*(getattr(self, field) for field in RECIPE))
 
     @property
@@ -133,12 +135,12 @@ class EmbeddingModel(models.Model):
 
     @transaction.atomic
     def activate(self) -> None:
-        """Make searches and new texts use this model from now on."""
+        """Switch searches and new texts to this model."""
         EmbeddingModel.objects.active().exclude(pk=self.pk).update(is_active=False)
         EmbeddingModel.objects.filter(pk=self.pk).update(is_active=True)
 
     def ask_refused_again(self) -> int:
-        """Make all rejected texts due to be sent again, and return their number."""
+        """Make all rejected texts due. Return their number."""
         return sum(kind.objects.refused(self).update(ask_again_at=None) for kind in KINDS.values())
 
     def build_indexes(self, *, concurrently: bool) -> None:
@@ -147,7 +149,7 @@ class EmbeddingModel(models.Model):
         An interrupted build leaves an invalid index, which is rebuilt.
 
         Args:
-            concurrently: don't block writers; only possible for the tables' owner, and not within a transaction.
+            concurrently: don't block writers. Only the tables' owner can do this, and not within a transaction.
         """
         for table in (kind._meta.db_table for kind in KINDS.values()):
             with connection.cursor() as cursor:
@@ -172,7 +174,7 @@ class EmbeddingModel(models.Model):
 
 class EmbeddingQuerySet(models.QuerySet[Any]):
     def refused(self, model: EmbeddingModel) -> Self:
-        """Return the texts that the endpoint rejected on the latest attempt."""
+        """Return the texts that the endpoint rejected."""
         return self.filter(model=model, vector=None)
 
     def due_again(self, model: EmbeddingModel) -> Self:
@@ -181,14 +183,14 @@ class EmbeddingQuerySet(models.QuerySet[Any]):
 
 
 class Embedding(models.Model):
-    """A vector of one text by one model, or a record that the endpoint rejects the text.
+    """The vector of a text by a model, or a record that the endpoint rejected the text.
 
-    A rejected text is sent again automatically, at growing intervals: a recovered endpoint accepts it, and one that
-    always rejects it is rarely called.
+    A rejected text is sent again automatically, after growing intervals. So an endpoint that has recovered accepts it,
+    and one that always rejects it is rarely called.
     """
 
     model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
-    user = models.ForeignKey(  # blank for a shard's fact and for an item that belongs to no person
+    user = models.ForeignKey(  # blank for facts of a shard and items that belong to no person
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     said_at = models.DateTimeField(
@@ -232,8 +234,6 @@ class Embedding(models.Model):
 
 
 class FactEmbedding(Embedding):
-    """A vector of a fact."""
-
     source = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
 
@@ -244,8 +244,6 @@ class MomentEmbedding(Embedding):
 
 
 class TurnEmbedding(Embedding):
-    """A vector of a user's or an assistant's message."""
-
     source = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
 
@@ -278,7 +276,7 @@ def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: 
 
 
 def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
-    """Return the arguments for a job about all memories of a person or a shard."""
+    """Return the arguments with which `Job.objects.request` queues a job about the person or shard of this row."""
     if of.user_id is None and (stream := of if isinstance(of, MemoryStream) else getattr(of, "stream", None)):
         return {"stream": stream}
     return {"user_id": of.user_id}

@@ -1,7 +1,7 @@
-"""Jobs: each is one run of a process, which is requested, worked on, and ended with an outcome.
+"""Jobs: each is one run of a process, from the request to the outcome.
 
-The table is the queue: workers take due rows, and no other queue could lose or duplicate them. A running job is
-protected by a *claim*: the number of its attempt. Only a run that still has the claim can end the job.
+The table is the queue: workers claim due rows, so there is no second queue that could lose or duplicate a job. A
+running job is protected by a *claim*: the number of its attempt. Only a run that still has the claim can end the job.
 """
 
 import uuid
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from moments_app.models.circuit import Circuit
     from moments_app.models.stream import MemoryStream
 
-TASK = "run_task"  # the process of jobs that call a function, from a schedule or once
-JOB_FAILED = "job_failed"  # in the event log
-LEFT_OUT = "left_out"  # in the result: a model's dropped sentences, each with its reason
+TASK = "run_task"  # the process whose jobs call a function
+JOB_FAILED = "job_failed"  # type of event
+LEFT_OUT = "left_out"  # key in results: sentences that were dropped from a model's answers, with reasons
 LEFT_OUT_MOST = 50
-LEFT_OUT_CHARS = 500  # of each
-CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
-# The titles of processes and of purposes of model calls, by name. Each process adds its own and that of its prompt.
+LEFT_OUT_CHARS = 500  # maximum characters of each sentence
+CANCELLED = "cancelled_by"  # key in results: the operator who canceled the job
+# Titles by name of process or of purpose of model calls. Each process adds its own title and that of its prompts.
 TITLES = {"recall-query": "Search query"}
 LONGEST_BACKOFF = timedelta(hours=1)
 
 
 def title_of(name: str) -> str:
-    """Return the title of a process or purpose; of an unknown one, its name in words."""
+    """Return the title of a process or purpose. Derive it from the name if it is unknown."""
     return TITLES.get(name) or name.replace("_", " ").replace("-", " ").capitalize()
 
 
@@ -58,10 +58,10 @@ class CannotChange(Refusal):
     code = "cannot_change"
 
 
-SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
-# The loop over processes reads each one's index from the last subject on, so its cost doesn't depend on the number of
-# waiting jobs. The found job is replaced by a more urgent job of the same subject. Otherwise a less urgent lane that is
-# always busy with the subject would keep that job waiting forever.
+SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # primary key of the person, negative key of the shard, or 0
+# For each process, an index finds the first job after the last subject, so the cost doesn't depend on the number of
+# waiting jobs. If the subject of the found job also has a more urgent one, that is taken instead. Otherwise a less
+# urgent lane that is always busy with the subject would keep it waiting forever.
 NEXT_SQL = f"""
 WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT COALESCE((
@@ -90,21 +90,20 @@ FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.
 
 
 def silent_since() -> CombinedExpression:
-    """Return the time before which the last heartbeat of a running job means that its worker is dead.
+    """Return the earliest time that the last heartbeat of a live worker can have.
 
-    Use the database's clock, as heartbeats do, because workers of several hosts check each other.
+    It is the database's time, like that of heartbeats, because workers on several hosts check each other.
     """
     return Now() - timedelta(seconds=settings.JOBS.stale_seconds)
 
 
 def _age_of(column: str) -> "ExpressionWrapper[Any]":
-    """Return the time that has passed since the time in a column."""
     return ExpressionWrapper(Now() - F(column), models.DurationField())
 
 
 class JobQuerySet(OfPersonQuerySet["Job"]):
     def update(self, **fields: Any) -> int:
-        """Update the rows, and wake idle workers if a job may be due now, or later than they expect."""
+        """Update the rows. Wake idle workers if a job may be due now, or at another time than they expect."""
         changed = super().update(**fields)
         may_be_due = {"status", "run_after", "circuit"} & fields.keys()
         if changed and may_be_due and fields.get("status") != Job.Status.PROCESSING:
@@ -114,67 +113,59 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return changed
 
     def update_silently(self, **fields: Any) -> int:
-        """Update the rows without waking workers."""
         return super().update(**fields)
 
     def on_shards(self) -> Self:
-        """Return the jobs about shards."""
         return self.filter(user=None, stream__isnull=False)
 
     def of_application(self, application: int) -> Self:
-        """Return the jobs about an application's people and shards."""
         of_shard = Q(user=None, stream__application=application)
         return self.filter(Q(user__application=application) | of_shard)
 
     def of_subject(self, subject: int | None) -> Self:
-        """Return the jobs about a person or a shard, as in `Job.subject`."""
+        """Return the jobs about a person or a shard. `subject` is as in `Job.subject`."""
         return self.alias(about=SUBJECT).filter(about=subject)
 
     def of_one(self, subject: Subject) -> Self:
-        """Return the jobs whose model calls count for a key or an application."""
+        """Return the jobs whose model calls count toward the limits of a key or an application."""
         return self.of_application(subject.pk) if subject.kind == Kind.APPLICATION else self.filter(key=subject.pk)
 
     def put_off(self, until: datetime, reason: str) -> None:
-        """Postpone due jobs to another day."""
         since = Coalesce("held_since", Now())
         self.due().update(run_after=until, held_by=Job.Held.BUDGET, held_since=since, error=reason)
 
     def take_up(self) -> None:
-        """Make jobs due that wait for another day, because a limit may have been raised."""
+        """Make postponed jobs due, because a limit may have been raised."""
         waits = (Job.Held.BUDGET, Job.Held.STEP)
         self.later().filter(held_by__in=waits).update(run_after=Now())
 
     def newest_first(self) -> Self:
-        """Order by the time of the request, latest first."""
         return self.order_by("-queued_at", "-id")
 
     def open(self) -> Self:
-        """Return jobs that have not ended."""
         return self.filter(status__in=Job.OPEN)
 
     def due(self) -> Self:
-        """Return queued jobs whose time has come and that no circuit holds."""
+        """Return queued jobs that can start now: their time has come, and no circuit holds them."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=Now())
 
     def takeable(self) -> Self:
-        """Return due jobs, except tasks, that `take_next` can take because no job of the same person is running."""
+        """Return due jobs that `take_next` can claim. Leave out tasks, and people who have a running job."""
         running = Job.objects.working().exclude(process=TASK).alias(about=SUBJECT).filter(about=OuterRef("about"))
         return self.due().exclude(process=TASK).alias(about=SUBJECT).exclude(Exists(running))
 
     def held(self) -> Self:
-        """Return queued jobs that an open circuit holds."""
         return self.filter(status=Job.Status.QUEUED, circuit__isnull=False)
 
     def later(self) -> Self:
-        """Return queued jobs whose time has not come, because of a backoff or a limit."""
+        """Return queued jobs that are not due yet, because of a backoff or a limit."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=Now())
 
     def stalled(self) -> Self:
-        """Return jobs that failed, or that wait or run again, because of a known failure."""
+        """Return jobs with a known failure that failed, wait, or are running again."""
         return self.filter(failure__isnull=False, status__in=[*Job.OPEN, Job.Status.FAILED])
 
     def cancelled(self) -> Self:
-        """Return canceled jobs."""
         return self.filter(status=Job.Status.SKIPPED, result__has_key=CANCELLED)
 
     def working(self) -> Self:
@@ -182,23 +173,22 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent_since())
 
     def stale(self, gone: Collection[str] = ()) -> Self:
-        """Return running jobs whose last heartbeat is so old that their worker counts as dead.
+        """Return running jobs whose worker counts as dead, because their last heartbeat is too old.
 
         Args:
-            gone: names of workers that have ended, whose jobs are included.
+            gone: names of workers that have ended. Their jobs are returned too.
         """
         is_dead = Q(heartbeat_at__lt=silent_since()) | Q(worker__in=gone)
         return self.filter(is_dead, status=Job.Status.PROCESSING)
 
     def workers(self) -> list[str]:
-        """Return the names of the workers of running jobs."""
         running = self.filter(status=Job.Status.PROCESSING).exclude(worker="")
         return list(running.order_by("worker").values_list("worker", flat=True).distinct())
 
     def waiting_for_a_worker(self) -> Self:
-        """Return due tasks that wait for a job that was already running when they became due.
+        """Return due tasks that wait for a running job, because no worker is reserved for tasks.
 
-        With fewer workers than lanes, no worker is reserved for tasks.
+        The job was already running when the task became due. With a worker per lane, there are no such tasks.
         """
         if settings.JOBS.has_worker_per_lane:
             return self.none()
@@ -206,9 +196,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.due().filter(Exists(running), process=TASK)
 
     def oldest_wait(self) -> float:
-        """Return the longest wait of a due job in seconds, including stuck running jobs; 0 if there is none.
+        """Return the longest wait of a due or stuck job in seconds; 0 if no job waits.
 
-        Tasks that wait for the end of a running job don't count.
+        Leave out tasks that wait for the end of a running job.
         """
         late = self.due().exclude(pk__in=self.waiting_for_a_worker().values("pk"))
         first_due = late.order_by("run_after").values_list(_age_of("run_after"))[:1]
@@ -243,10 +233,10 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         Args:
             stream: the stream, instead of a session.
             user_id: primary key of the person whose whole memory is processed.
-            requested_by: who requests it: a key, an operator, another job.
+            requested_by: the key, operator or job that requests it.
             force: run regardless of the thresholds.
             params: parameters of the process.
-            due_now: whether an open job that waits for a backoff becomes due now.
+            due_now: whether an open job that waits for a retry becomes due now.
             stays_open: whether a run of an open job waits in `is_claimed` until this transaction ends, so that it
                 finds what this transaction adds. The run must not hold other locks that this transaction needs.
         """
@@ -263,7 +253,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job if self._is_new(job) else self._join(job, due_now=due_now, stays_open=stays_open)
 
     def _is_new(self, job: "Job") -> bool:
-        """Insert a job and wake idle workers, unless an equal one is open. Return whether it was inserted."""
+        """Insert a job and wake idle workers, unless the same job is open. Return whether it was inserted."""
         if is_new := insert_if_missing(job):
             wake_workers()
         return is_new
@@ -280,13 +270,13 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         """Queue the call of a function, unless a call with the same name is open.
 
         Args:
-            name: the unique name of the call among open ones.
-            function: its path.
+            name: the name of the call. Only one call with this name is open at a time.
+            function: its dotted path.
             args, kwargs: its arguments, which must be valid JSON.
-            user_id: primary key of the person that it is about.
-            requested_by: what queues it, for example the schedule.
+            user_id: primary key of the person whose data it handles.
+            requested_by: what queues it, such as the schedule.
         """
-        # Signed, because web processes may write rows, but only our code says what workers call.
+        # Signed, because web processes can insert jobs, but must not choose the functions that workers call.
         params = {"call": signing.dumps([function, list(args), dict(kwargs or {})], salt=TASK)}
         job = Job(process=TASK, task=name, params=params, user_id=user_id, requested_by=requested_by)
         while not insert_if_missing(job):
@@ -298,7 +288,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def request_each(
         self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
     ) -> "list[Job]":
-        """Queue a process for each of some sessions, as `request` does. Insert the new jobs with one statement.
+        """Queue a process for each of these sessions, as `request` does. Insert the new jobs with one statement.
 
         Args:
             process, requested_by, due_now: as in `request`.
@@ -319,7 +309,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
 
     def _join(self, job: "Job", *, due_now: bool, stays_open: bool = False) -> "Job":
-        """Return the open job for the same subject, updated with the new request."""
+        """Return the open job that is the same as `job`, updated with the new request."""
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
         while (found := same._held_open() if stays_open else same.first()) is None:  # it ended in the meantime
             if self._is_new(job):
@@ -341,7 +331,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def request_again(
         self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
     ) -> "Job":
-        """Queue a forced run that starts after this transaction. Return it locked, so that its params can be changed.
+        """Queue a forced run that starts after this transaction. Return the job locked, to let the caller change it.
 
         Args:
             process, session, user_id, requested_by: as in `request`.
@@ -353,9 +343,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job
 
     def take_back(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
-        """Return the open job about a subject, due and locked, so that it starts after this transaction.
+        """Return an open job, due and locked, so that it starts after this transaction. Return None if there is none.
 
-        A running job is taken from its worker, which then writes nothing. None: no job is open.
+        A running job is taken from its worker, which then writes nothing.
         """
         person = session.user_id if session else user_id
         about = self.open().filter(process=process, session=session, stream=None, user_id=person)
@@ -372,14 +362,14 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def take_next(
         self, processes: Collection[str], *, after: int, urgent: Collection[str] = (), worker: str = ""
     ) -> "Job | None":
-        """Claim the next due job of some processes, in turn by person. Return None if there is none.
+        """Claim the next due job of these processes. Return None if there is none.
 
-        Run one job per person at a time: skip people who have a running job, unless its worker is dead. Take the most
-        urgent job of the next person.
+        People take turns, and run one job at a time: skip people who have a running job, unless its worker is dead.
+        Claim the next person's most urgent job.
 
         Args:
             urgent: names of more urgent processes, the most urgent first.
-            after: the subject of the previous job, as `Job.subject`; the next subject's turn follows.
+            after: the subject of the previous job, as in `Job.subject`.
         """
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
             while (found := self._next(processes, urgent, start)) is not None:
@@ -410,7 +400,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
 
     @transaction.atomic
     def _take_alone(self, pk: int, subject: int, worker: str) -> "Job | None":
-        """Claim a job unless another of the same person is running or being taken."""
+        """Claim a job, unless another job of the same person is running or being claimed."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('job', %s))", [subject])
             [is_alone] = cursor.fetchone() or [False]
@@ -428,7 +418,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
-        for job in sorted(results, key=lambda job: job.failure_id or 0):  # one order of locks
+        for job in sorted(results, key=lambda job: job.failure_id or 0):  # in a fixed order, to avoid deadlocks
             job._unmute_ended()
         wake_workers()
 
@@ -443,9 +433,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         )
 
     def _claimed(self, worker: str = "", **which: Any) -> "Job | None":
-        """Claim the given job if it is due. Of several workers, one succeeds."""
+        """Claim a job if it is due. If several workers try, one succeeds."""
         taken = self.due().filter(**which)._take(worker)
-        # An erasure may have deleted it since.
+        # The job may have been deleted since, with its person.
         return Job.objects.select_related("session__user", "stream").filter(**which).first() if taken else None
 
 
@@ -479,7 +469,7 @@ class Job(models.Model):
         max_length=100,
         blank=True,
         default="",
-        db_default="",  # for jobs queued by processes of an earlier release
+        db_default="",  # for jobs that an earlier release queues during an update
         help_text="Name of the schedule or function that the job runs. Blank if the job runs neither.",
     )
     status = models.CharField(max_length=16, choices=Status, default=Status.QUEUED)
@@ -496,7 +486,7 @@ class Job(models.Model):
         choices=Held,
         blank=True,
         default="",
-        db_default="",  # for jobs queued by processes of an earlier release
+        db_default="",  # for jobs that an earlier release queues during an update
         help_text="What the job is waiting for, such as a retry or an unavailable engine. Blank if the job is not on "
         "hold.",
     )
@@ -527,7 +517,7 @@ class Job(models.Model):
         max_length=255,
         blank=True,
         default="",
-        db_default="",  # for jobs queued by processes of an earlier release
+        db_default="",  # for jobs that an earlier release queues during an update
         help_text="The worker process that made the latest attempt. Blank if unknown.",
     )
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -551,7 +541,7 @@ class Job(models.Model):
         max_length=LONGEST,
         blank=True,
         default="",
-        db_default="",  # for jobs queued by processes of an earlier release
+        db_default="",  # for jobs that an earlier release queues during an update
         help_text="Trace of the request or job that queued this job, as a W3C `traceparent` or a trace id.",
     )
 
@@ -598,28 +588,27 @@ class Job(models.Model):
 
     @property
     def title(self) -> str:
-        """The title of its process."""
         return title_of(self.process)
 
     @cached_property
     def left_out(self) -> "list[LeftOut]":
-        """The sentences that were dropped from the answers to its calls, in this run."""
+        """The sentences that this run has dropped from answers."""
         return []
 
     @property
     def subject(self) -> int:
-        """Whom it is about: a person's primary key, or a shard's as a negative number."""
+        """The primary key of the job's person, or the negative key of its shard; 0 if it has neither."""
         return self.user_id or -(self.stream_id or 0)
 
     @property
     def counts_for(self) -> list[Subject]:
-        """The key and application for which its model calls count."""
+        """The key and application whose limits include the job's model calls."""
         pks = {Kind.KEY: self.key_id, Kind.APPLICATION: self.application_pk}
         return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]
 
     @cached_property
     def application_pk(self) -> int | None:
-        """The primary key of its application; None if it has none, or its person was erased."""
+        """The primary key of the application; None if there is none, or the person was erased."""
         if about := self.session or self.stream:
             return about.application_pk
         if self.user_id is None:
@@ -633,7 +622,6 @@ class Job(models.Model):
 
     @property
     def is_held(self) -> bool:
-        """True if it waits for a circuit to close."""
         return self.status == Job.Status.QUEUED and self.circuit_id is not None
 
     @property
@@ -644,39 +632,35 @@ class Job(models.Model):
 
     @property
     def is_stale(self) -> bool:
-        """True if it is running but its last heartbeat is so old that its worker counts as dead."""
+        """True if the job is running, but its worker counts as dead because the last heartbeat is too old."""
         limit = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
         is_silent = self.heartbeat_at is not None and self.heartbeat_at < limit
         return self.status == Job.Status.PROCESSING and is_silent
 
     @property
     def is_cancelled(self) -> bool:
-        """True if it was canceled."""
         return self.status == Job.Status.SKIPPED and CANCELLED in self.result
 
     @property
     def can_restart(self) -> bool:
-        """True if it failed or was canceled."""
         return self.status == Job.Status.FAILED or self.is_cancelled
 
     @property
     def can_cancel(self) -> bool:
-        """True if it has not ended."""
         return self.status in Job.OPEN
 
     def note_cause(self) -> None:
-        """Record the trace and the key of the current request."""
         self.trace = traceparent()
         self.key_id = current_call().key_pk if self.user_id else None
 
     def strengthen(self, params: dict[str, Any]) -> None:
-        """Force a queued job. A running job is not changed."""
+        """Force the job if it is queued. A running job is not changed."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED)
         if waiting.update(force=True, params=self.params | params):
             self.force, self.params = True, self.params | params
 
     def make_due(self) -> None:
-        """Make a job due now that waits for its next attempt, because there is new work."""
+        """Make the job due if it waits for a retry, because there is new work."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED, attempts__gt=0)
         waiting.update(run_after=Now())
 
@@ -689,7 +673,6 @@ class Job(models.Model):
         return self._claimed().select_for_update(no_key=not waits).exists()
 
     def beat(self, done: int, total: int) -> None:
-        """Record a heartbeat and the progress."""
         self._claimed().update(heartbeat_at=Now(), progress_done=done, progress_total=total)
 
     def complete(self, result: dict[str, Any]) -> None:
@@ -704,7 +687,6 @@ class Job(models.Model):
         return {"dropped": dict(dropped), LEFT_OUT: shown}
 
     def skip(self, reason: str) -> None:
-        """End the job because there was nothing to do."""
         self._end(Job.Status.SKIPPED, result={"reason": reason}, error="")
 
     def fail(self, error: str) -> None:
@@ -727,15 +709,14 @@ class Job(models.Model):
             )
 
     def _application_of_nobody(self) -> int | None:
-        """Return the application of a shard's job, which has no person."""
         return self.stream.application_id if self.user_id is None and self.stream else None
 
     def retry_later(self, error: str, *, wait: timedelta | None = None) -> None:
-        """Queue the job for another attempt. After `JOBS__MAX_ATTEMPTS`, fail it.
+        """Queue the job for another attempt. If it has used up `JOBS__MAX_ATTEMPTS`, fail it.
 
         Args:
             error: why this attempt failed.
-            wait: minimum wait, if the engine asked for one.
+            wait: the minimum wait. Default: the backoff.
         """
         if self.attempts >= settings.JOBS.max_attempts:
             return self.fail(error)
@@ -747,18 +728,18 @@ class Job(models.Model):
 
         Args:
             until: the earliest time of the next attempt.
-            reason: what it waits for, in words.
-            held_by: what it waits for.
-            circuit: the circuit that holds it.
+            reason: a text that says what the job waits for.
+            held_by: the kind of wait.
+            circuit: the circuit that holds the job.
         """
         self._hold(held_by, error=reason, run_after=until, attempts=F("attempts") - 1, circuit=circuit)
 
     def release(self) -> None:
         """Requeue the job after its worker died. The attempt counts.
 
-        The first time, it is due at once. Later it waits until its heartbeat would have counted as missed. The job may
-        be what kills its workers, or they may be killed one after the other, so its attempts must not be used up
-        quickly.
+        The first time, the job is due at once. Later it waits until its heartbeat would have counted as missed. The job
+        may be what kills its workers, or an operator may be killing one after the other, so the attempts must not be
+        used up quickly.
         """
         due = now = database_now()
         if self.attempts > 1 and self.heartbeat_at:
@@ -769,7 +750,7 @@ class Job(models.Model):
         """Cancel a queued or running job. Its status becomes skipped. A running attempt then writes nothing.
 
         Args:
-            actor: who cancels: `operator:…`.
+            actor: the operator, as `operator:…`.
 
         Raises:
             CannotChange: the job has ended; the message names its state.
@@ -795,7 +776,7 @@ class Job(models.Model):
         state = {"status": Job.Status.QUEUED, "run_after": Now(), "finished_at": None}
         state |= {"held_since": None, "circuit": None}
         this = Job.objects.filter(pk=self.pk)
-        # The canceled run may still be working. Its claim is the number of its attempt, so this number isn't reused.
+        # A canceled run may still be working. Its claim is the number of its attempt, so don't reset the number.
         cancelled = this.cancelled().update(result={}, **state)
         if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
             raise CannotChange(f"Only failed and cancelled jobs can be retried. This job is {self.status}.")
@@ -809,7 +790,7 @@ class Job(models.Model):
 
     def _end(self, status: "Job.Status", **fields: Any) -> bool:
         rows = self._claimed()
-        # No job becomes due when a task ends: other jobs of the person don't wait for it.
+        # Don't wake workers when a task ends, because no job waits for it.
         end = rows.update_silently if self.process == TASK else rows.update
         has_ended = end(status=status, finished_at=Now(), **fields) == 1
         if has_ended and status != Job.Status.FAILED:
@@ -821,9 +802,8 @@ class Job(models.Model):
             self.failure.unmute_ended(self.user_id)
 
     def _update(self, **fields: Any) -> bool:
-        """Change the row. Return False if the claim is lost."""
         return self._claimed().update(**fields) == 1
 
     def _claimed(self) -> JobQuerySet:
-        """Return the row while this run has the claim."""
+        """Return the row if this run still has the claim; otherwise an empty queryset."""
         return Job.objects.filter(pk=self.pk, **self._claim())

@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 SWEEP = 500  # failed jobs per run, and rejected texts of each kind
 REFUSALS = 5  # distinct messages of the endpoint about the texts of each kind
 HAS_VECTOR = ExpressionWrapper(Q(vector__isnull=False), output_field=BooleanField())
-COUNTED = 10_000  # texts of each kind; larger numbers are estimated
-TURNS_OF_ROUND = 2.0  # embedded together during a conversation
-MEMORY_CALLS = 2.0  # per session, for its moments and facts
+COUNTED = 10_000  # texts of each kind that are counted; larger numbers are estimated
+TURNS_OF_ROUND = 2.0  # turns that are embedded together during a conversation
+MEMORY_CALLS = 2.0  # calls per session, for its moments and facts
 MEMORY_SHARE = 0.4  # tokens of moments and facts, as a share of the session's tokens
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
 
@@ -112,7 +112,6 @@ class Embed(Process[EmbedInput, Kept]):
     sweep_timing = Timing(minutes=10)
 
     def caller(self, job: Job) -> Caller | None:
-        """Return the configured endpoint, for the model in use."""
         if not settings.EMBEDDING.is_on:
             return None
         model = EmbeddingModel.objects.in_use()
@@ -213,7 +212,7 @@ def ask_refused_again(requested_by: str, *, dry_run: bool = False) -> int:
 
 
 def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
-    """Return whose sessions and memories have rejected texts to send again. Read a limited number of texts."""
+    """Return the owners of rejected texts to send again: sessions and memories. Read a limited number of texts."""
     due = {kind: _due_again(kind, model)[:SWEEP] for kind in KINDS}
     sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].prefetch_related("session")}
     sources = [*due["fact"].select_related("stream"), *due["moment"], *due["item"]]
@@ -225,7 +224,6 @@ def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
 
 
 def kinds() -> list[str]:
-    """Return the kinds of text that are embedded."""
     return [kind for kind in KINDS if settings.EMBEDDING.turns or kind != "turn"]
 
 
@@ -308,7 +306,7 @@ def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:
 
 
 def _counts(*rows: QuerySet[Any]) -> tuple[int, ...]:
-    """Count the rows of several queries with one statement, each up to one more than `COUNTED`."""
+    """Count the rows of several queries with one query. Stop each count at `COUNTED` + 1."""
     queries = [some[: COUNTED + 1].values("pk").query.sql_with_params() for some in rows]
     counts = ", ".join(f"(SELECT count(*) FROM ({sql}) counted)" for sql, _parameters in queries)  # noqa: S608 (ours)
     with connection.cursor() as cursor:
@@ -433,7 +431,7 @@ def _write_of(
 ) -> int:
     """Write the results for one person's texts of a kind, or for texts of that kind without a person.
 
-    Each call covers one person, because one statement can't lock rows of several people in a distributed table.
+    Each call covers one person, because one query can't lock rows of several people in a distributed table.
     """
     there = _SOURCES[kind]().filter(user_id=user_id, pk__in=made).select_for_update(no_key=True, of=("self",))
     order = ("namespace", "key") if kind == "item" else ("pk",)  # as in `StoredItemQuerySet.put`, to avoid deadlocks

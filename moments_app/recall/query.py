@@ -49,7 +49,7 @@ SELECT {columns}, EXISTS (
       AND (circuit.state = 'open' OR (circuit.work = 'query' AND circuit.failures > 0))
 ) FROM moments_app_embeddingmodel model WHERE model.is_active
 """
-MOST = 50  # results that are reordered
+MOST = 50  # maximum results that are reordered
 
 logger = structlog.get_logger(__name__)
 
@@ -154,7 +154,7 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
         return None
 
     def record(call: CallRecord) -> None:
-        if has_failed or call.error_kind or not caller.is_free:  # any other call changes nothing
+        if has_failed or call.error_kind or not caller.is_free:  # a free call that succeeds is not recorded
             record_call(call)
 
     connection.close()  # to hold no connection while the endpoint works

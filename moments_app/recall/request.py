@@ -45,7 +45,7 @@ class Vector:
 
     @cached_property
     def text(self) -> str:
-        """The numbers as a `halfvec`. Five digits are enough to distinguish half-precision numbers."""
+        """The vector as a `halfvec` literal. Five digits are enough to distinguish half-precision numbers."""
         form = f"{len(self.numbers)}e"
         return f"[{','.join([f'{number:.5g}' for number in unpack(form, pack(form, *self.numbers))])}]"
 
@@ -87,27 +87,26 @@ class RecallRequest:
 
     @cached_property
     def asks_of_past(self) -> bool:
-        """Whether the query seems to ask about the past."""
+        """True if the query seems to ask about the past."""
         return self.as_of is not None or bool(_PAST.search(self.text))
 
     @cached_property
     def asks_of_assistant(self) -> bool:
-        """Whether the query seems to address the assistant, as in "What did you suggest?"."""
+        """True if the query seems to address the assistant, as in "What did you suggest?"."""
         return bool(_ADDRESSED.search(self.text))
 
     @property
     def degraded(self) -> bool:
-        """Whether the request asked for a search by meaning, but has no vector."""
+        """True if the request asked for a search by meaning, but has no vector."""
         return self.mode != "text" and self.vector is None
 
     @property
     def used_mode(self) -> str:
-        """The mode that is used for the search."""
+        """The mode of the search. Without a vector, memory is searched by words only."""
         return "text" if self.degraded else self.mode
 
     @property
     def searched_vector(self) -> Vector | None:
-        """The vector, if memory is searched by meaning."""
         return self.vector if self.mode != "text" else None
 
     def by_mode(self) -> "list[RecallRequest]":
@@ -152,7 +151,6 @@ class Span:
     is_all: bool = True
 
     def has(self, moment: datetime) -> bool:
-        """Return whether a time lies in the span."""
         return self.since <= moment < self.until
 
 
@@ -199,7 +197,6 @@ def _first(
 
 
 def _bounds(named: Time, zone: tzinfo | None) -> Bounds:
-    """Return when a time begins and ends in the person's time zone."""
     if named.name in _PARTS:
         first, last = _PARTS[named.name]
         return _at(named.first, first, zone), _at(named.first, last, zone)

@@ -21,7 +21,7 @@ from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
 
-CONTENT_CHARS = 2_000  # of a result's text; its address leads to the full text
+CONTENT_CHARS = 2_000  # maximum characters of a result's text; its address leads to the full text
 
 # The text of an archived turn is read from its file afterwards. A turn with platform text is read in full, because that
 # text is removed later. A turn with nothing but platform text is no result.
@@ -136,11 +136,11 @@ class Result:
 
     @property
     def is_over(self) -> bool:
-        """Whether the fact has ended, or the day of the plan has passed."""
+        """True if the fact has ended, or the day of the plan has passed."""
         return self.valid_until is not None and self.valid_until <= timezone.now()
 
     def is_relevant(self, least: float) -> bool:
-        """Return whether it matches the query: by a word, by a similar meaning, or as the neighbor of a match.
+        """Return whether the result matches the query by a word or by meaning, or is next to a match.
 
         Args:
             least: the minimum cosine of a similar meaning.
@@ -153,8 +153,8 @@ def read_found(
 ) -> dict[Key, Result]:
     """Return the existing rows of some keys, without scores and ranks.
 
-    Runs one statement, which is planned again each time, so it reads only the kinds that were found. A second one reads
-    what is no longer true, if turns were found and a fact about the person has ended.
+    Runs one query, which is planned again each time, so it reads only the kinds that were found. If turns were found
+    and a fact about the person has ended, a second query reads what is no longer true.
     """
     if not keys:
         return {}

@@ -31,7 +31,7 @@ MOST_ABOUT = 10_000  # hits that are searched for those about one person
 SPARE = 10  # extra results to read, because some places lie beyond a session's end or have only platform text
 READ_AHEAD = 60  # minimum number to read; speakers and duplicates are only known after reading
 SURE = 10  # best results that are read whatever their score
-NEAR_ENOUGH = 0.5  # of the best cosine; results below it without a matching word are left out
+NEAR_ENOUGH = 0.5  # share of the best cosine; results below it without a matching word are left out
 ENDED_FACTOR = 0.5  # factor for a fact that has ended, unless the query asks about the past
 SPEAKER_FACTOR = 2.0  # factor for a turn whose speaker the query names
 ASSISTANT_FACTOR = 0.5  # factor for an assistant's turn, unless the query addresses the assistant
@@ -106,7 +106,6 @@ class Hits:
         return {key: min(1.0, score / (self.weights[key[0]] or 1.0)) for key, score in self.text.items()}
 
     def update(self, others: "Hits") -> None:
-        """Add the hits of other searches."""
         self.text |= others.text
         self.semantic |= others.semantic
         self.weights |= others.weights
@@ -123,7 +122,7 @@ def recall(
     least_share: float = 0.0,
     words: QueryWords | None = None,
 ) -> list[Result]:
-    """Return the best results that a person may see, best first, with a constant number of statements.
+    """Return the best results that a person may see, best first. Runs a constant number of queries.
 
     Args:
         user: the person whose memory is searched.
@@ -140,7 +139,7 @@ def recall(
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
-    """Return the hits of all searches, with at most one statement.
+    """Return the hits of all searches. Runs at most one query.
 
     A search returns more hits than the `most` wanted results. The `words` were looked up with the request's vector.
     """
@@ -191,7 +190,6 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
 
 def _parameters(lookup: Lookup) -> dict[str, Any]:
-    """Return the parameters of a search by words."""
     return {
         "rare": array_of_texts(lookup.rare),
         "joint": array_of_texts(lookup.joint),
@@ -203,7 +201,6 @@ def _parameters(lookup: Lookup) -> dict[str, Any]:
 
 
 def _about(request: RecallRequest) -> str:
-    """Return the SQL condition on the person whom facts are about; blank if there is none."""
     if not request.about:
         return ""
     return _ABOUT_USER_SQL if request.about == SELF else _ABOUT_OTHER_SQL
@@ -312,7 +309,6 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
 
 
 def _text_of(result: Result) -> str:
-    """Return the text of a result with case folded and whitespace collapsed."""
     return " ".join(result.content.casefold().split())
 
 

@@ -64,8 +64,8 @@ from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
 SETTLED = "session_settled"  # in the event log
-PROMPT_TOKENS = 1_050  # of a shared call in addition to the turns: prompts and known items
-TURN_TOKENS = 10.0  # of each turn in a request in addition to its text
+PROMPT_TOKENS = 1_050  # tokens of a shared call in addition to the turns: prompts and known items
+TURN_TOKENS = 10.0  # tokens of each turn in a request in addition to its text
 CLEARED = (
     "last_moment_message_idx",
     "built_message_count",
@@ -125,7 +125,6 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         return None
 
     def claim(self, job: Job) -> SettleInput | Skipped:
-        """Read the session and others of its person that are due."""
         of_a_call = SESSIONS_OF_A_CALL if settings.ENGINE.combines_calls else 1
         most = of_a_call if self.caller(job).is_model else MOST_SESSIONS
         return claim_sessions(job, most=most) or Skipped("the session is not idle, or is already up to date")
@@ -188,8 +187,8 @@ def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, S
     """Call the model for all sessions in one call. If that fails, call it for the first session only.
 
     Returns:
-        An engine with the answers, and the sessions that it has them for. If requests are made separately, the
-        unchanged engine.
+        An engine that has the answers, and the sessions that it has answers for. If calls aren't combined, the
+        unchanged engine and all sessions.
     """
     if not settings.ENGINE.combines_calls:
         return engine, sessions
@@ -210,8 +209,6 @@ def _think(one: Quiet, engine: Engine, earlier: Sequence[Told], *, carries: bool
     """Call the engine for a session.
 
     Args:
-        one: the session.
-        engine: the engine.
         earlier: the moments of the earlier sessions of this run.
         carries: whether the engine receives these moments. If not, the answers came from one call.
 

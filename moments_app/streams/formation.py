@@ -38,7 +38,7 @@ from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
 from sessions_app.text.length import cut_words, weighted
 
-MAX_TURNS = 200  # of one run; further turns are formed by a follow-up
+MAX_TURNS = 200  # maximum turns of one run; a follow-up job forms the rest
 FORMED = "memories_formed"  # in the event log
 UNFORMED = F("message_count") - F("formed_message_count")
 # Kinds of statements that are valid from the day that they name.

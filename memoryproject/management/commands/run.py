@@ -106,12 +106,12 @@ class Command(BaseCommand):
             tree.end()
 
     def _warn_without_embeddings(self) -> None:
-        """Say that searches use words only, if there is no embeddings model."""
+        """Print that searches use words only, if there is no embeddings model."""
         if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
             self._say(f"Searches use words only, because {embeddings.PACKAGE} is not installed (docs/engines.md).")
 
     def _note_killed(self, left: str) -> None:
-        """Report that the previous run was killed, like any process that is restarted."""
+        """Report that the previous run was killed, in the same way as the death of a child."""
         if left:
             sentence = f"All processes stopped when {left} exited. They are being restarted."
             self._say(sentence)
@@ -181,11 +181,7 @@ def _key_of_demonstration() -> Iterator[str]:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Reject a port that is in use, before any process is started.
-
-    Raises:
-        CommandError: Names the port.
-    """
+    """Raise `CommandError` if the port is in use, before any process is started."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

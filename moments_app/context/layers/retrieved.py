@@ -25,9 +25,9 @@ from moments_app.recall.search import recall
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
-MAX_CHARS, LEAST_CHARS = 600, 350  # maximum characters of a result: for large and for small budgets
-CHARS_A_TOKEN = 0.7  # of the budget, between these limits; a long turn then takes at most a fifth of the budget
-LINE_TOKENS = 28  # of a short result; recall is asked for as many results as could fit
+MAX_CHARS, LEAST_CHARS = 600, 350  # maximum characters of a result, for large and for small budgets
+CHARS_A_TOKEN = 0.7  # characters of a result per token of the budget, within these limits; at most a fifth of it
+LINE_TOKENS = 28  # tokens of a short result, from which the number of requested results is computed
 MOST = 200
 # Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
 # fill the budget with arbitrary turns (docs/decisions/0015).
@@ -36,7 +36,7 @@ LEAST_SHARE = 0.01
 # docs/benchmarks.md has the measurements.
 LEAST_FIT = 0.25
 USUAL_LINE = 30  # tokens
-SPAN_SHARE = 0.25  # of the budget, for the time that a query names if it also asks for something else
+SPAN_SHARE = 0.25  # share of the budget for the time that a query names, if the query also asks for something else
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
 
 
@@ -110,9 +110,6 @@ def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: S
     """Return a result as an item.
 
     Args:
-        result: the result.
-        zone: the person's time zone.
-        score: its score in a context.
         most_chars: maximum characters of the text; longer texts are cut in the middle.
         span: the time that the query names.
     """

@@ -40,8 +40,6 @@ class ConsolidationRequest:
 
 
 class DraftLine(BaseModel):
-    """A line of the new text and its sources."""
-
     model_config = ConfigDict(extra="forbid")
 
     text: str = Field(min_length=1, max_length=20_000)
@@ -51,8 +49,6 @@ class DraftLine(BaseModel):
 
 
 class ConsolidationAnswer(BaseModel):
-    """The new text, line by line."""
-
     model_config = ConfigDict(extra="forbid")
 
     lines: list[DraftLine] = Field(min_length=1, max_length=1_000)
@@ -74,7 +70,6 @@ def judged(request: ConsolidationRequest, answer: ConsolidationAnswer) -> Judged
 
 
 def as_message(request: ConsolidationRequest) -> str:
-    """Return the user message of a consolidation request."""
     fixed = list(request.fixed)
     return "\n".join(
         [

@@ -56,7 +56,6 @@ class StreamSection:
 
     @property
     def lines(self) -> list[str]:
-        """All of its lines."""
         return [*self.current.splitlines(), *self.known.values()]
 
     @property
@@ -120,7 +119,7 @@ class DraftAtom(BaseModel):
         text: one sentence.
         kind: its kind, for example `plan`.
         turns: indexes of its source turns.
-        letter: by which statements of the same answer end it; usually blank.
+        letter: the label with which another statement of the same answer can end this one; usually blank.
         ends: numbers of the known statements, and letters of statements of the same stream, that it ends.
         confidence: from 0 to 1.
         other_person: the name of the person that it is about, unless it is about the user.
@@ -231,7 +230,7 @@ def _numbers_in(text: str) -> list[int]:
 def _judged_entry(entry: dict[str, Any], grounds: Grounds, sections: Mapping[str, StreamSection]) -> dict[str, Any]:
     label, said = str(entry.get("stream", "")), entry.get("statements")
     if not isinstance(said, list):
-        return {"stream": label, "facts": said}  # dropped, and counted
+        return {"stream": label, "facts": said}  # the shape check drops and counts it
     lists: dict[str, Any] = {"observations": [], "facts": [], "lessons": []}
     for item in map(parsed, said):
         if (kept := _judged_item(item, grounds, of_many=label.startswith(SHARD))) is not None:
@@ -295,11 +294,6 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
     """Return the indexes of the texts that share the most words with turns, sorted.
 
     A word that many texts have weighs little. A text that shares only such words is left out.
-
-    Args:
-        texts: the texts to choose from.
-        turns: the turns to compare with.
-        most: maximum number of texts.
     """
     if len(texts) <= most:
         return list(range(len(texts)))
@@ -325,11 +319,7 @@ def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
 
 
 class _Said:
-    """The words of turns, in the languages of all turns, because the language of a short text is uncertain.
-
-    Args:
-        turns: the turns to compare with.
-    """
+    """The words of turns, in the languages of all turns, because the language of a short text is uncertain."""
 
     def __init__(self, turns: Iterable[Turn]) -> None:
         texts = [turn.content for turn in turns]

@@ -36,7 +36,7 @@ class Shape(Generic[Answer]):
         purpose: the recorded purpose of the call.
         model: validates the answer.
         problem: returns what else is wrong with an answer, without quoting it; blank if nothing is.
-        asked: the requested schema's model, if `model` accepts more than that schema; None: `model`.
+        asked: the model of the requested schema, if `model` accepts more than this schema; None: `model`.
     """
 
     purpose: str

@@ -132,7 +132,7 @@ def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
 
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
-    """Return a stream's entry: its facts are sentences with an attribute, or too long for an observation."""
+    """Return a stream's entry. Sentences with an attribute, or too long for an observation, become facts."""
     facts, observations = section.fact_words, section.observation_words
     observed = [one for one in fitting if one.length <= observations and not (facts and one.attribute)]
     stated = [one for one in fitting if one.length <= facts and (one.attribute or one.length > observations)]
@@ -140,7 +140,10 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 
 
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
-    """Return the sentences without duplicates. An attribute may have a former value again after another value."""
+    """Return the sentences without duplicates.
+
+    An attribute may return to a former value, so a repetition is kept if another value comes between.
+    """
     drafts: list[DraftAtom] = []
     latest: dict[str, str] = {}
     known: set[str] = set()
@@ -164,7 +167,6 @@ class ExtractiveEngine:
     digest = staticmethod(digest)
 
     def with_model(self, model: str) -> "ExtractiveEngine":
-        """Return itself."""
         return self
 
     def with_answers(self, parts: Sequence[Part]) -> "ExtractiveEngine":

@@ -23,7 +23,7 @@ _NAMED = re.compile(
     r"|^[A-Z][a-z]{2,} (?!a|the)"
 )
 _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
-INSTRUCTION, OTHER = "instruction", "other"  # how to answer; in other languages, anything lasting
+INSTRUCTION, OTHER = "instruction", "other"  # how to answer; any lasting information in other languages
 START = 48  # characters at the start that are searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")

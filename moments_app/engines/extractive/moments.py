@@ -101,13 +101,7 @@ def _tags(window: Window, phrases: Counted) -> list[str]:
 
 
 def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
-    """Return an unused name from the first tags. If it is taken, add the date.
-
-    Args:
-        tags: the tags of the moment.
-        turn: its first turn.
-        taken: names of other moments.
-    """
+    """Return a name from the first tags. If it is taken, add the date of the first turn."""
     names = ["-".join(_WORDS.findall(" ".join(some)))[:NAME_MAX] for some in (tags[:2], tags[:3], tags[1:3]) if some]
     dated = f"{names[0] if names else 'conversation'}-{turn.created_at:%Y-%m-%d}"
     candidates = [*names, dated, *(f"{dated}-{number}" for number in range(2, 202))]
@@ -254,13 +248,13 @@ def _counts(block: Sequence[Sequence[str]]) -> Counter[str]:
 
 
 def _depths(similarity: Sequence[float]) -> list[float]:
-    """Return for each gap how far the similarity rises on both sides before it falls again."""
+    """Return, for each gap, how far the similarity rises to the nearest peaks on both sides, as a sum."""
     before, after = _peaks(similarity), _peaks(similarity[::-1])[::-1]
     return [(left - own) + (right - own) for left, own, right in zip(before, similarity, after, strict=True)]
 
 
 def _peaks(similarity: Sequence[float]) -> list[float]:
-    """Return for each gap the similarity where it stops rising in the direction of the start."""
+    """Return, for each gap, the similarity at the nearest peak before it, or its own if it is a peak."""
     peaks: list[float] = []
     for n, own in enumerate(similarity):
         peaks.append(peaks[-1] if n and similarity[n - 1] >= own else own)

@@ -83,7 +83,6 @@ class Counted:
         self._said: dict[Phrase, str] = {}
 
     def add(self, sentence: Sentence) -> None:
-        """Count the phrases of a sentence."""
         own: dict[Phrase, str] = {}
         for phrase in phrases_of(_ASIDE.sub(". ", sentence.core), sentence.language):
             said = phrase.split(" ")
@@ -97,13 +96,7 @@ class Counted:
             self._sentences[stems].append(sentence)
 
     def best(self, weights: Mapping[str, float], count: int, least: int = 1) -> list[str]:
-        """Return the best phrases. No two share a word or a run of characters.
-
-        Args:
-            weights: the weights of stems, by their rarity.
-            count: maximum number of phrases.
-            least: minimum number of turns with the phrase.
-        """
+        """Return the best phrases that occur in at least `least` turns. No two share a word or a run of characters."""
         ranked = sorted(self._sentences, key=lambda stems: (-self._worth(stems, weights), stems))
         chosen: list[Phrase] = []
         for stems in ranked:
@@ -129,12 +122,7 @@ def _overlap(one: Phrase, other: Phrase) -> bool:
 
 
 def counted(sentences: Iterable[Sentence], names: Iterable[str]) -> Counted:
-    """Count the phrases of sentences, without names of people.
-
-    Args:
-        sentences: the sentences; only statements and questions count.
-        names: the names of people.
-    """
+    """Count the phrases of statements and questions, without names of people."""
     said = [one for one in sentences if one.turn.role != "tool" and _is_about_something(one)]
     said = [one for one in said if one.kinds or one.language == ENGLISH] or said  # else small talk is not recognized
     found = Counted(frozenset(stem(word) for name in names for word in words(name)))

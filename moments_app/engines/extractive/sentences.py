@@ -16,6 +16,7 @@ from moments_app.engines.extractive.kinds import (
     is_of_speaker,
     is_reaction,
     kinds_of,
+    needs_context,
     nicknames,
     without_openers,
 )
@@ -26,12 +27,12 @@ from moments_app.engines.statements.said import SPEAKER
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
-VOCABULARY_CHARS = 20_000  # of a turn whose words are counted
+VOCABULARY_CHARS = 20_000  # characters of a turn whose words are counted
 DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, and with a number or a name
 VAGUE = 0.4  # factor for a sentence that can't be understood alone
-LEAST_WORDS = 3  # minimum of a meaningful sentence
-LEAST_UNREAD = 6  # minimum in another language
-LEAST_CHARACTERS = 12  # minimum in a script without spaces
+LEAST_WORDS = 3  # minimum words of a meaningful sentence
+LEAST_UNREAD = 6  # minimum words in another language
+LEAST_CHARACTERS = 12  # minimum characters in a script without spaces
 LEAST_LASTING = 4  # minimum in such a script for a sentence with lasting information about its speaker
 LEAST_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; less is code or a table
 
@@ -65,12 +66,10 @@ class Sentence:
     """A verbatim sentence, and the words by which it is chosen.
 
     Args:
-        turn: its turn.
         place: its place in the turn.
         text: its text, word for word.
         core: its text without leading interjections and forms of address; used for analysis, never shown.
         terms: its content words.
-        speaker: its speaker.
         language: the language of its turn.
     """
 
@@ -191,12 +190,10 @@ class Window:
 
     @cached_property
     def by_turn(self) -> list[list[Sentence]]:
-        """The sentences of each turn."""
         return [self._sentences_of(position) for position in range(len(self.turns))]
 
     @property
     def sentences(self) -> list[Sentence]:
-        """All sentences."""
         return [sentence for group in self.by_turn for sentence in group]
 
     def _sentences_of(self, position: int) -> list[Sentence]:

@@ -1,4 +1,4 @@
-"""Days in sentences: add dates in brackets to relative times, and find when statements start or end."""
+"""Dates in sentences: add dates in brackets to relative times, and find the start of a fact and the end of a plan."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from sessions_app.lexemes import DEFAULT
 from sessions_app.process_cache import cached_by_hash
 
 ANY_DAY = date(2001, 6, 1)
-KNOWN = 20_000  # texts
+KNOWN = 20_000  # maximum cached texts
 _HABITUAL = frozenset("fr it".split())  # "le lundi" is every Monday
-_DATE = re.compile(r"\s?\[[^\]]*\]")  # after a relative time
+_DATE = re.compile(r"\s?\[[^\]]*\]")  # a date in brackets after a relative time
 _BETWEEN = " ,()"
 _DASHES = frozenset("-–—")
 
@@ -31,7 +31,7 @@ def with_dates(text: str, said_on: date) -> str:
     return result + text[end:]
 
 
-# The contexts of a person have many turns in common.
+# Cached, because the contexts of a person share many turns.
 @cached_by_hash(KNOWN)
 def _dates(text: str, said_on: date) -> Sequence[tuple[int, str]]:
     """Return the dates of a text's relative times, and where to insert them."""
@@ -54,11 +54,11 @@ def spoken_date(day: date) -> str:
 
 
 def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return when the day starts that a sentence names; None if it names no valid day.
+    """Return the start of the day that a sentence names; None if it names no valid day.
 
     Args:
         text: a text with dates in brackets after relative times.
-        said_at: the time of the text. A day without a year is the last one before it. Later days are ignored.
+        said_at: the time of the text. A day without a year is the last one before it. A later day becomes this time.
         zone: the person's time zone.
     """
     digits, languages = _read(text)
@@ -69,7 +69,7 @@ def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
 
 @lru_cache(maxsize=2_000)
 def planned_in(text: str, said_on: date) -> Time | None:
-    """Return the next time at which a plan is over; None if it names no such time, as in "every Monday".
+    """Return the next time that a plan names; None if it names none, or only recurring ones such as "every Monday".
 
     Args:
         text: the text of a plan. A weekday, or a day without a year, is the first one after `said_on`.
@@ -83,19 +83,19 @@ def planned_in(text: str, said_on: date) -> Time | None:
 
 
 def plan_ends(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return when the day of a plan ends in the person's time zone; None if it names no day."""
+    """Return the end of the day that a plan names, in the person's time zone; None if it names no day."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return datetime.combine(planned.end, time(0), zone) if planned else None
 
 
 def plan_in(text: str, said_at: datetime, zone: tzinfo) -> str:
-    """Return the time of a plan in spoken form; blank if no day is named."""
+    """Return the time of a plan in words, such as "planned for 7 May 2023"; blank if it names no day."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return f"planned for {_in_english(planned)}" if planned else ""
 
 
 def _read(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a text normalized for finding times, and the languages to try."""
+    """Return the text with its numbers as digits, and the languages to try."""
     languages = tuple(dict.fromkeys((*times.likely_languages(text), DEFAULT)))
     return in_digits(text, languages), languages
 
@@ -109,7 +109,6 @@ def _written(found: Found) -> str:
 
 
 def _in_english(named: Time) -> str:
-    """Return a time in spoken English."""
     if named.unit in ("week", "weekend") and not named.around:
         return f"{named.unit} of {spoken_date(named.first)}"
     if named.unit == "month":
@@ -131,16 +130,16 @@ def _in_digits(named: Time) -> str:
     return f"{named.first} – {named.last}"
 
 
-# --- times that are not an end: "from tomorrow", "every Monday". `times.txt` has the words around them ---
+# --- times that are not an end, such as "from tomorrow" or "every Monday"; the words are in `times.txt` ---
 
 
 def without_open(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
-    """Return the times at which something ends.
+    """Return the times at which something may end.
 
-    Leave out start times and recurring times: "from 3 May to 5 May" gives the 5th.
+    Start times and recurring times are left out: "from 3 May to 5 May" gives the 5th.
 
     Args:
-        digits: the text as `in_digits` writes it.
+        digits: the text, as returned by `in_digits`.
         found: the times in it.
         languages: the languages of the text.
     """
@@ -161,7 +160,6 @@ def _end_of_date(digits: str, end: int) -> int:
 
 
 def _is_beginning(digits: str, one: Found, others: Iterable[Found], languages: Languages) -> bool:
-    """Return whether a time is the start of a period."""
     begin, until = _pattern("from", languages), _pattern("until", languages)
     if begin.match(digits, one.start) or _stands_before(begin, digits, one.start):
         return True
@@ -172,7 +170,6 @@ def _is_beginning(digits: str, one: Found, others: Iterable[Found], languages: L
 
 
 def _recurs(digits: str, one: Found, languages: Languages) -> bool:
-    """Return whether a time recurs."""
     if not one.time.recurs or _stands_before(_pattern("until", languages), digits, one.start):
         return False
     is_habitual = one.time.recurs == "week" and one.language in _HABITUAL
@@ -185,7 +182,7 @@ def _stands_before(words: re.Pattern[str], digits: str, start: int) -> bool:
 
 @cache
 def _pattern(kind: str, languages: Languages) -> re.Pattern[str]:
-    """Return the pattern for one kind of words: `from`, `until`, `onward` or `every`."""
+    """Return the pattern for the words of a kind: `from`, `until`, `onward` or `every`."""
     return re.compile("|".join(filter(None, (_of_language(kind, language) for language in languages))) or "(?!)")
 
 

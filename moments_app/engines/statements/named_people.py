@@ -1,6 +1,6 @@
 """Find a person named with a relationship: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
 
-Each language has a few short patterns in `tables/named_people.txt`. A sentence without a match names no person.
+`tables/named_people.txt` has a few short patterns per language. A sentence that matches none names no person.
 """
 
 import re
@@ -25,7 +25,7 @@ USER = ("User", "The user", "user")  # names for the user in their own memory
 
 
 class NamedPerson(NamedTuple):
-    """A person whom a sentence names.
+    """A person named in a sentence.
 
     Args:
         name: the name in the sentence.
@@ -61,7 +61,7 @@ _PATTERNS = [_compiled(*line) for line in lines_of("named_people")]
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_person(text: str) -> NamedPerson | None:
-    """Return the person whom a sentence names with a relationship to the speaker or to another person.
+    """Return the first person whom a sentence names together with a relationship; None if there is none.
 
     Args:
         text: a sentence, with or without its speaker in front.
@@ -78,18 +78,18 @@ def named_person(text: str) -> NamedPerson | None:
 
 
 def _is_name(text: str, *, begins: bool) -> bool:
-    """Return whether a capitalized word is a name. The first word of a sentence, such as "This", need not be one."""
+    """Return whether a capitalized word is a name. The first word of a sentence may be another word, such as "This"."""
     first = text.split(" ")[0]
     return first not in times.calendar_names() and not (begins and first.lower() in stop_words(DEFAULT))
 
 
 def is_proper_name(text: str) -> bool:
-    """Return whether a text is only a name: "Anna Berg", not "the trip" or "I"."""
+    """Return whether the whole text is a name, such as "Anna Berg", but not "the trip" or "I"."""
     return _WHOLE.fullmatch(text) is not None and _is_name(text, begins=True)
 
 
 def short_name(name: str) -> str:
-    """Return the short form of a name: without the title, or the first of two names; blank if there is none."""
+    """Return the name without its title, or the first of its words; blank if there is no shorter form."""
     if title := _TITLED.match(name):
         return name[title.end() :]
     first, _, last = name.partition(" ")

@@ -5,11 +5,10 @@ unchanged. In English, "I live in Oslo" is read like "User lives in Oslo": "I" a
 line names ("Nora: I live in Oslo"), or for the user if it names none. In other languages, only the first person is
 read.
 
-Dreams, wishes, suppositions, questions and quotes of other people aren't held as true. A denial about home or work is
-no fact either, unless it says that something ended. A sentence that matches no pattern of `tables/unreal.txt` is taken
-literally.
+Dreams, wishes, suppositions, questions and quotes of other people aren't statements. A denial about home or work isn't
+one either, unless it says that something ended. Any other sentence is taken literally.
 
-A statement's kind, and how long it stays true and useful, are found by its attribute or its words.
+The kind of a statement, and how long it is kept, follow from its attribute or its words.
 """
 
 import re
@@ -27,7 +26,7 @@ ENGLISH = "en"
 USER = "User"
 # "Nora: I live in Oslo", as in transcripts and quotes.
 SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
-# First-person forms are rewritten with "I", so that the patterns for "Nora" match.
+# First-person forms are replaced by "I", so that the patterns for names such as "Nora" match.
 _SHORT = [
     (re.compile(short), long)
     for short, long in (
@@ -63,7 +62,7 @@ _PARTS = {
     "HAN": _HAN,
     "HAN_PLACE": rf"(?P<value>(?:(?![的了和跟，])[{_HAN}]){{2,8}}?)(?=[了，,。.！!；;、\s]|$|和|跟|的|已)",
 }
-# In English.
+# The parts of the English patterns.
 _WORD = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
 _TOWN = rf"{_WORD}(?:[ -](?:(?:de|del|la|le|am|an der|the|upon) )?{_WORD})*"
 _FIRM = rf"(?P<employer>(?:the )?{_WORD}(?: (?:(?:and|of|&) )?{_WORD})*|(?:an?|the) [\w -]{{3,40}}?)"
@@ -105,13 +104,13 @@ _WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pa
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that a subject's attribute has a value.
+    """A value of a person's attribute, as a sentence states it.
 
     Args:
         subject: the person.
-        attribute: `home`, `work`, `name`, `age`, `relationship`, or the relationship of a person whose name it gives.
-        value: the value in the sentence; for work the occupation, the employer or both; blank: any value.
-        is_over: whether it no longer has that value.
+        attribute: `home`, `work`, `name`, `age` or `relationship`. If the value is a relative's name: the relationship.
+        value: the value in the sentence. For work: the occupation, the employer or both. Blank: any value.
+        is_over: whether the person no longer has the value.
         wrong: the value that it corrects; blank if it corrects none.
         is_new: whether it says that something changed.
     """
@@ -125,11 +124,11 @@ class Statement:
 
     @property
     def is_exclusive(self) -> bool:
-        """True if the attribute has only one value at a time. A person may have two daughters."""
+        """True if the attribute has one value at a time. Other attributes may have several, such as two daughters."""
         return self.attribute in (HOME, WORK, NAME, AGE, RELATIONSHIP)
 
     def ends(self, earlier: "Statement") -> bool | None:
-        """Return whether an earlier statement of the same attribute is no longer valid; None: maybe."""
+        """Return whether an earlier statement of the same attribute is no longer true; None if that is uncertain."""
         if earlier.is_over or (not self.is_over and self._says(earlier)):
             return False
         if self.is_over:
@@ -139,7 +138,7 @@ class Statement:
         return True if self.is_exclusive else None
 
     def corrects(self, earlier: "Statement") -> bool:
-        """Return whether an earlier statement was never true."""
+        """Return whether this statement corrects a value that was never true."""
         return bool(self.wrong) and self.wrong.casefold() == earlier.value.casefold()
 
     def _says(self, earlier: "Statement") -> bool:
@@ -166,10 +165,9 @@ def _work(statement: Statement) -> tuple[str, str]:
 
 
 class _Pattern(NamedTuple):
-    """A line of the table.
+    """A line of `tables/attributes.txt`.
 
     Args:
-        attribute: the attribute.
         mark: `-` if the value has ended, `+` if it is new.
         pattern: a pattern with groups for its value, and in English for its subject.
     """
@@ -195,7 +193,7 @@ _OWN, _ENGLISH = list(_patterns(in_english=False)), list(_patterns(in_english=Tr
 
 @lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly
 def statement_of(text: str) -> Statement | None:
-    """Return the statement in a sentence, if it gives an attribute.
+    """Return the statement that a sentence makes about an attribute; None if it makes none.
 
     Args:
         text: a sentence, with or without its speaker in front.
@@ -213,7 +211,7 @@ def statement_of(text: str) -> Statement | None:
 
 
 def _clauses(text: str) -> list[str]:
-    """Return the clauses of a sentence after rewriting its first-person forms with "I"."""
+    """Replace first-person forms with "I", and split the sentence into clauses."""
     text = text.replace("’", "'")
     for short, long in _SHORT:
         text = short.sub(long, text)
@@ -251,13 +249,12 @@ def _value(named: dict[str, str | None]) -> str:
 
 
 def is_question(text: str) -> bool:
-    """Return whether a sentence is a question."""
     return bool(_QUESTION.search(text))
 
 
 @lru_cache(maxsize=2_000)  # the same sentence is checked several times
 def is_unreal(text: str) -> bool:
-    """Return whether a sentence says something that its speaker doesn't hold as true."""
+    """Return whether a sentence is a question, or something that its speaker doesn't claim to be true."""
     said = text.replace("’", "'")
     return is_question(said) or bool(any_pattern("unreal").search(said)) or bool(_QUOTED.search(said))
 
@@ -271,7 +268,7 @@ def kind_of(text: str) -> str:
 
 
 def worth_of(text: str) -> float:
-    """Return how much longer a text is kept than other new text, from 0 to 1: names, family and health last longest."""
+    """Return how much longer than other text a new text is kept, from 0 to 1: longest for names, family and health."""
     if statement_of(text):
         return MOST
     return next((worth for worth, pattern in _WORTH if pattern.search(text)), 0.0)

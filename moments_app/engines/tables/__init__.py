@@ -1,7 +1,7 @@
-"""The engines' knowledge of languages, as data: words and patterns, with a file for each use.
+"""Words and patterns of languages, with a text file for each use.
 
-A line has a name or a language, a colon, and words or a pattern; `#` starts a comment. A name in angle brackets in a
-pattern stands for a part that is defined by the module that uses the pattern.
+A line consists of a name or a language, a colon, and words or a pattern. `#` starts a comment. A name in angle
+brackets, such as `<PLACE>`, stands for a part of the pattern that is defined by the module that uses it.
 """
 
 import re
@@ -22,7 +22,7 @@ def lines_of(name: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def words_of(name: str, language: str) -> tuple[str, ...]:
-    """Return the words of a table in a language; none if the language isn't listed."""
+    """Return a table's words of a language; none if the language isn't listed."""
     return tuple(dict(lines_of(name)).get(language, "").split())
 
 
@@ -39,14 +39,14 @@ def word_set(*names: str) -> frozenset[str]:
 
 @cache
 def any_of(*names: str) -> str:
-    """Return the entries of English tables as alternatives of a regular expression, the longest first."""
+    """Return a regular expression that matches the entries of some English tables, longest first."""
     found = sorted(word_set(*names), key=lambda entry: (-len(entry), entry))
     return "|".join(re.escape(entry) for entry in found)
 
 
 @cache
 def english() -> dict[str, str]:
-    """Return the English tables as parts of patterns, by their names in capitals."""
+    """Return the regular expressions of all English tables, by their names in capitals."""
     return {name.upper(): any_of(name) for name, _ in lines_of("english")}
 
 
@@ -63,5 +63,5 @@ def any_pattern(name: str, language: str | None = None) -> re.Pattern[str]:
 
 
 def filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """Return a pattern with its names in angle brackets replaced by their parts."""
+    """Replace the names in angle brackets with their parts."""
     return _PART.sub(lambda name: parts[name[1]], pattern)

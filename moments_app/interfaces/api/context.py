@@ -31,7 +31,7 @@ from sessions_app.models.session import DEFAULT_AGENT
 
 
 class LayersField(serializers.ListField):
-    """Names of layers. Each serializer reads them again, because apps add layers after this module is loaded."""
+    """A list of names of layers. The choices are read per serializer, because apps may add layers after import."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=serializers.ChoiceField(choices=list(LAYERS)), default=default_layers(), **kwargs)
@@ -86,7 +86,7 @@ class ContextInput(PersonQuery):
     )
 
     def to_internal_value(self, data: Any) -> Any:
-        """Split the layers, which are one value in a query string, at the commas; read `chat_id` as `session_id`.
+        """Split `layers` at commas if it is a query parameter, and read `chat_id` as `session_id`.
 
         Raises:
             ValidationError: `chat_id` and `session_id` name different sessions.
@@ -208,7 +208,6 @@ def served_context(user_id: str | None, values: dict[str, Any], *, application: 
 
 
 def context_data(envelope: Envelope) -> dict[str, Any]:
-    """Return a context in the form of `ContextAnswer`."""
     filled = envelope.filled
     counts = {name: len(lines) for name, lines in filled.layers.items()}
     return {

@@ -1,7 +1,7 @@
 """The item store over REST.
 
-An address is a namespace and a key. With a `user_id`, a request is about the items of this user, and without one about
-the items of the application that belong to no user. A user's key only reaches the items of this user.
+An address is a namespace and a key. A request with a `user_id` accesses the items of this user. A request without one
+accesses the items of the application that belong to no user. A user's key only accesses the items of this user.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ from sessions_app.api.permissions import PersonQuery, key_of
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 
-ITEMS_MAX = 100  # in a request
-CONDITIONS_MAX = 20  # in a filter
+ITEMS_MAX = 100  # maximum items in a request
+CONDITIONS_MAX = 20  # maximum conditions in a filter
 COMPARISONS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 
 
@@ -314,7 +314,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
     def destroy(self, request: Request) -> Response:
         """Delete the items at some addresses."""
-        held = self.at_addresses().select_for_update(of=("self",)).in_order()  # ordered as in `put`: no deadlocks
+        held = self.at_addresses().select_for_update(of=("self",)).in_order()  # in the order of `put`: no deadlocks
         own = StoredItem.objects.filter(pk__in=list(held.values_list("pk", flat=True))).only("pk")
         _rows, by_table = own.delete()
         return self.answer({"deleted": by_table.get(StoredItem._meta.label, 0)})
@@ -336,7 +336,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         return self.answer({"items": items, "has_more": has_more, "degraded": degraded})
 
     def note_read(self, items: Sequence[StoredItem]) -> None:
-        """Start the time to live of these items again, unless the request says otherwise."""
+        """Restart the time to live of these items, unless `refresh_ttl` is false."""
         if self.validated_data["refresh_ttl"]:
             StoredItem.objects.restart_ttl(items)
 
@@ -360,7 +360,6 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         return [items[pk] for pk in scores if pk in items]
 
     def at_addresses(self) -> StoredItemQuerySet:
-        """Return the items at the addresses in the request."""
         addresses = [(item["namespace"], item["key"]) for item in self.validated_data["items"]]
         return self.get_queryset().at(addresses)
 
@@ -396,7 +395,7 @@ class ItemNamespaceViewSet(ItemViewSet):
 
 
 def _columns(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a valid item as the columns of its row."""
+    """Return the columns of an item's row."""
     text = item["text"] if "text" in item else text_of(item["value"])
     values = {name: item[name] for name in ("key", "value", "ttl")}
     return {"namespace": stored(item["namespace"]), "text": text, **values}

@@ -1,4 +1,4 @@
-"""Add memory to a call."""
+"""Add memory to requests of the chat endpoint."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,18 +15,18 @@ from sessions_app.transcript.append_round import live_from, newest_turns
 from sessions_app.transcript.store import NamedSession, locked_session
 
 SOURCE = "chat"  # origin of new sessions; also stored in the metadata of turns
-# Not for a caller who sends the conversation, because the turns and their summary would be repeated.
+# Layers that are left out if the caller sends the conversation, because they would repeat its turns.
 OF_TURNS = ("hot_turns", "summary")
 
 
 @dataclass(frozen=True)
 class RequestWithMemory:
-    """A request with memory.
+    """A request after memory was added.
 
     Args:
-        context_id: the id of the receipt.
-        body: for the upstream.
-        replaced: how many of the caller's messages were replaced by memory.
+        context_id: the id of the context's receipt.
+        body: the body for the upstream.
+        replaced: the number of the caller's messages that memory replaces.
     """
 
     context_id: UUID
@@ -35,13 +35,13 @@ class RequestWithMemory:
 
 
 def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
-    """Add memory to a request. A new session starts here, and it remembers earlier sessions.
+    """Add memory to a request. If the session is new, create it.
 
     If the caller sends the conversation's history, no turn of it is repeated, and turns before the boundary of the
-    included checkpoint are left out. Otherwise memory provides the newest turns.
+    included checkpoint are left out. Otherwise memory adds the newest turns.
 
     Raises:
-        Exception: any error in memory.
+        Exception: memory failed, for any reason.
     """
     layers = [name for name in default_layers() if not (request.has_history and name in OF_TURNS)]
     sent = [turn.content for turn in request.turns]
@@ -61,27 +61,27 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
 
 def _begin(session: ChatSession) -> None:
     with acting_for(session.user_id, application=session.application, create=True, holding=True) as user:
-        assert user is not None  # the session was created for this person
+        assert user is not None  # `create` creates the person
         locked_session(NamedSession(user, session.session_id, session.agent_id, SOURCE))
 
 
 def _put_into(request: ChatRequest, envelope: Envelope) -> RequestWithMemory:
     context = envelope.context
-    assert isinstance(context, list)  # its format
+    assert isinstance(context, list)  # because the format is `messages`
     memory, *earlier = context
     if request.query:
-        earlier.pop()  # the caller's own message is already included
+        earlier.pop()  # the caller's messages already include it
     recalled = [earlier.pop()] if earlier and earlier[-1]["role"] == Message.Role.SYSTEM else []
     said = {turn.content for turn in request.turns}
     while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in said:
-        earlier.pop()  # an earlier message without an answer
+        earlier.pop()  # an earlier message that was not answered
     replaced = _replaced_turns(request, envelope)
     body = request.with_memory(memory, earlier, recalled, without=replaced)
     return RequestWithMemory(envelope.context_id, body, replaced)
 
 
 def _replaced_turns(request: ChatRequest, envelope: Envelope) -> int:
-    """Count the caller's turns before the boundary whose checkpoint is in the context."""
+    """Return how many of the caller's turns the checkpoint in the context replaces."""
     boundary, source = envelope.checkpoint, envelope.input
     if boundary is None or not request.has_history:
         return 0
