@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Arguments = TypeVarTuple("Arguments")
 
-MOST_VERIFIED = 50_000  # keys and logins
+MAX_VERIFIED = 50_000  # keys and logins
 
 
 def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
@@ -94,7 +94,7 @@ class VerifiedSecrets:
     """
 
     def __init__(self) -> None:
-        self._applications: ProcessCache[bytes, int | None] = ProcessCache(MOST_VERIFIED)
+        self._applications: ProcessCache[bytes, int | None] = ProcessCache(MAX_VERIFIED)
 
     def add(self, secret: str, application: int | None = None) -> None:
         """Add a verified key or login, and the primary key of the key's application unless it is the first one."""

@@ -15,7 +15,7 @@ from sessions_app import lexemes
 FOLDER = Path(__file__).parents[1] / "benchmarks/samples/conversations"
 SEVERAL_FACTS = 1
 QUESTIONS, UNANSWERED, TURNS = 40, 4, 250
-MOST_SHARED = 0.25  # maximum of the average share of a question's words that its evidence contains
+MAX_SHARED = 0.25  # maximum of the average share of a question's words that its evidence contains
 
 
 @pytest.fixture(params=sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
@@ -60,7 +60,7 @@ def test_questions_share_few_words_with_their_evidence(conversation: Conversatio
     texts = {turn.id: turn.text for _session, turn in conversation.turns}
     shares = {question.q: _shared(question, texts) for question in conversation.scored}
     highest = sorted(shares, key=shares.__getitem__, reverse=True)[:5]
-    assert mean(shares.values()) < MOST_SHARED, highest
+    assert mean(shares.values()) < MAX_SHARED, highest
 
 
 def _shared(question: Question, texts: dict[str, str]) -> float:

@@ -12,7 +12,7 @@ from drill.poison.attacks import VICTIM, Attack, Turn, said
 from drill.poison.doors import (
     CONVERSATIONS,
     DOORS,
-    MOST_CALLS,
+    MAX_CALLS,
     SHARD,
     Installation,
     Said,
@@ -114,7 +114,7 @@ class Watch:
             if len({self._owners[mark] for mark in found}) > 1:
                 self.mixed |= set(found)
             if '"response_format"' not in body and '"input"' not in body:
-                self._chats = [*self._chats, body][-MOST_CALLS:]
+                self._chats = [*self._chats, body][-MAX_CALLS:]
 
     def last_chat(self, text: str) -> str:
         """Return the last chat request with this text, or a blank string."""

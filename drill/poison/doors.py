@@ -14,7 +14,7 @@ from drill.poison.report import FOR_ALL
 from drill.site import NotWell
 
 MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
-MOST_CALLS = 20  # of an entry point that accepts one turn per call
+MAX_CALLS = 20  # of an entry point that accepts one turn per call
 BATCH = 500  # messages per request
 ITEM_CHARS = 4_000  # of a direct entry
 TITLE_CHARS = 255  # of a task
@@ -62,7 +62,7 @@ class Said:
     def items(self) -> list[str]:
         """The texts to store one by one, if there is no conversation."""
         told = [turn["content"] for turn in self.turns if turn["role"] in ("user", "tool")]
-        return [text[:ITEM_CHARS] for text in told[:MOST_CALLS]]
+        return [text[:ITEM_CHARS] for text in told[:MAX_CALLS]]
 
 
 Door = Callable[[Installation, Sequence[Said]], None]
@@ -123,7 +123,7 @@ def over_mcp(site: Installation, said: Sequence[Said]) -> None:
 def over_chat(site: Installation, said: Sequence[Said]) -> None:
     """Send it to a model through the chat endpoint."""
     for one in said:
-        for messages in list(_rounds(one.turns))[:MOST_CALLS]:
+        for messages in list(_rounds(one.turns))[:MAX_CALLS]:
             body = {"model": "drill", "messages": messages}
             ask(site, "POST", "/v1/chat/completions", body, **{"X-User-Id": one.person, "X-Session-Id": one.session})
 

@@ -7,7 +7,7 @@ from drill.report import aligned
 
 HEADINGS = ("attack", "door", "engine", "seen by others", "by the person", "outside its fence", "left after retraction")
 SUMMARY = ("planted text", "times", "seen by others", "by the person", "outside its fence", "left after retraction")
-MOST_REMARKS = 3
+MAX_REMARKS = 3
 FOR_ALL = "shard"  # the entry point to shared memory
 
 
@@ -60,7 +60,7 @@ class Row:
             "not as before": self.changed,
         }
         name = f"{self.attack}, {self.door}, {self.engine}"
-        return [f"{name}: {what}: {'; '.join(found[:MOST_REMARKS])}" for what, found in wrong.items() if found]
+        return [f"{name}: {what}: {'; '.join(found[:MAX_REMARKS])}" for what, found in wrong.items() if found]
 
 
 def table(rows: Sequence[Row]) -> str:

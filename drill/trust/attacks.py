@@ -41,7 +41,7 @@ for user, name in {wanted!r}:
     token.save()
     print("key", text)
 """
-MOST_IDS = 3  # of a kind to try
+MAX_IDS = 3  # of a kind to try
 METRICS = Operation("GET", "/metrics")
 AS_OF = "2026-06-01"
 FIRST, SECOND = "default", "second"  # applications
@@ -205,7 +205,7 @@ def _prepared(site: Site, provider: Provider) -> Target:
     known, schemas = operations(site)
     ada, bo = Known(site, service, "ada"), Known(site, service, "bo")
     ids = {name: ada.ids(name) for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
-    foreign = {name: [one for one in bo.ids(name) if one not in ids[name]][:MOST_IDS] for name in IDS}
+    foreign = {name: [one for one in bo.ids(name) if one not in ids[name]][:MAX_IDS] for name in IDS}
     if empty := [name for name, found in foreign.items() if not found]:
         raise RuntimeError(f"Bo has no ids of these kinds: {', '.join(empty)}.")
     return Target(site, provider, service, reads, of_ada, of_ada_reads, known, schemas, ids, foreign)

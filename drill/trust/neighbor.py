@@ -22,7 +22,7 @@ FLOODERS = 24  # concurrent searches
 QUERY_CHARS = 1_000
 RATE = 4.0  # calls per second of each kind, by the other application
 SECONDS = 60.0
-MOST_SLOWER = 2.0  # maximum p99 as a multiple of the p99 without the flood
+MAX_SLOWER = 2.0  # maximum p99 as a multiple of the p99 without the flood
 TURNS, WORDS, WORDS_A_TURN, BATCH = 3_000, 6_000, 20, 200  # of the person whose memory is searched
 SYLLABLES = [consonant + vowel for consonant in "bcdfghklmnprstvw" for vowel in "aeiou"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -64,9 +64,9 @@ class Disturbed:
     def remarks(self) -> list[str]:
         """What went wrong."""
         slow = [
-            f"A {kind}'s p99 is more than {MOST_SLOWER:g} times as long while another application floods"
+            f"A {kind}'s p99 is more than {MAX_SLOWER:g} times as long while another application floods"
             for kind, alone in self.alone.items()
-            if self.flooded[kind].p99 > MOST_SLOWER * alone.p99
+            if self.flooded[kind].p99 > MAX_SLOWER * alone.p99
         ]
         errors = sum(held.errors for held in (*self.alone.values(), *self.flooded.values()))
         return slow + ([f"{errors} calls failed during another application's flood"] if errors else [])

@@ -18,7 +18,7 @@ from moments_app.models import MemoryAtom
 from sessions_app.models import Application, LoginLimit, Session, UserProfile
 from sessions_app.people.provenance import declared
 
-MOST_ROWS = 3  # rows of a table to try
+MAX_ROWS = 3  # rows of a table to try
 NAMED = ("q", "user_id", "query")  # query parameters of pages
 ROWS_OF: dict[str, type[Model]] = {
     "candidate": MemoryAtom,
@@ -88,4 +88,4 @@ def _values(route: str, name: str, user: UserProfile) -> list[str]:
     model = ROWS_OF.get(name) or apps.get_model(app_label, model_name)
     owned = {one.model: one.rows(user) for one in declared()} | {UserProfile: UserProfile.objects.filter(pk=user.pk)}
     rows = owned.get(model, model._default_manager.all()).order_by("-pk")
-    return [str(pk) for pk in rows.values_list("pk", flat=True)[:MOST_ROWS]]
+    return [str(pk) for pk in rows.values_list("pk", flat=True)[:MAX_ROWS]]

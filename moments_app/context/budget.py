@@ -29,7 +29,7 @@ STANDING_SHARE, STANDING_FROM = 0.15, 750
 WHO_TOKENS = 100  # minimum for lines about who the person is; search results would need more tokens to say the same
 STEP = 32  # turns; a partial window starts at a multiple of this, so that its start seldom changes
 NEXT = 5  # items that didn't fit, shown to an operator
-LEAST_LINE = 10  # tokens
+MIN_LINE = 10  # tokens
 SHORT_LINE = 20  # characters; in a longer text, such a line may have another meaning
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -253,7 +253,7 @@ class _Budget:
         """Take recall results, best first, while there is room. Return whether all of them fit."""
         layer = self._layers["retrieved"]
         for place, item in enumerate(self._recalled):
-            if self.left < LEAST_LINE and len(self._following) >= NEXT:
+            if self.left < MIN_LINE and len(self._following) >= NEXT:
                 break
             if self._said.has_address(item) or self._said.has(item) or self._said.is_told(item):
                 continue

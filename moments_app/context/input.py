@@ -34,7 +34,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache
 
 POLICY_URI = "rem://prompts/memory-policy"
-MOST_TURNS = 400  # maximum turns to read from a live window
+MAX_TURNS = 400  # maximum turns to read from a live window
 NEVER = 2**62  # greater than every sequence
 WAITING = 50  # newest observations of a stream in a context; searches find the older ones
 CANDIDATES = 25  # newest statements of the person in a shard; likewise
@@ -211,7 +211,7 @@ def read_input(
         beside: the minimum tokens of a turn in addition to its text.
     """
     hot, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
-    most = max(hot, min(applied // max(beside, 1), MOST_TURNS))
+    most = max(hot, min(applied // max(beside, 1), MAX_TURNS))
     parameters: dict[str, int | str] = {
         "user": user.pk,
         "application": user.application_id,
@@ -246,7 +246,7 @@ def read_input(
 
 # --- caches of parts of contexts in a web process, with their rendered text and token counts ---
 
-MOST_CHARS = 5_000_000  # characters of text in each cache, which holds each text in every format that was rendered
+MAX_CHARS = 5_000_000  # characters of text in each cache, which holds each text in every format that was rendered
 KEPT_SECONDS = 300.0
 ITEM_CHARS = 500  # added to the size of each item's text
 TURN_CHARS = 500  # added to the size of each turn's text
@@ -268,7 +268,7 @@ class KeptLayers:
 
     def __init__(self) -> None:
         self._sessions: ProcessCache[int, _Kept] = ProcessCache(
-            MOST_CHARS, seconds=KEPT_SECONDS, size_of=lambda kept: kept.chars
+            MAX_CHARS, seconds=KEPT_SECONDS, size_of=lambda kept: kept.chars
         )
 
     def under(self, session: int, stamp: str) -> Layers | None:
@@ -292,7 +292,7 @@ class KeptTurns:
 
     def __init__(self) -> None:
         self._sessions: ProcessCache[tuple[int, str], Known] = ProcessCache(
-            MOST_CHARS, seconds=KEPT_SECONDS, size_of=_chars
+            MAX_CHARS, seconds=KEPT_SECONDS, size_of=_chars
         )
 
     def items(

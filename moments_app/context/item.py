@@ -12,7 +12,7 @@ from django.utils.functional import cached_property
 from moments_app.engines.words import told_words, words_of
 from sessions_app.text.invisible_characters import without_invisible
 
-MOST_CUTS = 10  # maximum cached per item; a binary search for the longest one that fits makes about six
+MAX_CUTS = 10  # maximum cached per item; a binary search for the longest one that fits makes about six
 TOLD = 0.75  # share of a fact's words that its turn must contain; third-person statements use some other words
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -191,7 +191,7 @@ def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
     """Return the beginning of an item. It is cached with the item, because other contexts cut it at the same places."""
     known: PricedItem | None = item.cuts.get((form, layer, end))
     if known is None:
-        if len(item.cuts) >= MOST_CUTS:
+        if len(item.cuts) >= MAX_CUTS:
             item.cuts.clear()
         beginning = replace(item, text=item.text[:end].rstrip())
         tokens = form.tokens(layer, beginning)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import accumulate, pairwise
 
-MOST_LISTED = 12  # maximum items of a list that are counted
+MAX_LISTED = 12  # maximum items of a list that are counted
 _AGES = range(1, 111)
 _SCALES = {
     1_000: "k thousand tausend tsd mil mille тыс тысяч тысячи тысяча",
@@ -216,7 +216,7 @@ def counts_of_lists(text: str) -> set[int]:
             numbers = [_quantity(item) for item in items[first : last + 1]]
             for start in (0, 1):
                 counts |= {*range(2, len(numbers) - start + 1), *list(accumulate(numbers[start:]))[1:]}
-    return {count for count in counts if 1 < count <= MOST_LISTED}
+    return {count for count in counts if 1 < count <= MAX_LISTED}
 
 
 def _quantity(item: str) -> int:

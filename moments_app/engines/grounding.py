@@ -22,7 +22,7 @@ from moments_app.engines.numbers import in_digits, plain
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
-LEAST_SHARE = 0.25  # minimum share of a sentence's words in the conversation; a half would drop paraphrases
+MIN_SHARE = 0.25  # minimum share of a sentence's words in the conversation; a half would drop paraphrases
 FEW_WORDS = 6  # with fewer words, this share isn't checked
 FEW_BYTES = 60  # with fewer bytes, the language isn't checked either; Chinese characters have more bytes
 NAME_STEM = 5  # names match if this many first letters are the same: Tuscan, Tuscany
@@ -179,7 +179,7 @@ class Grounds:
         share, count = self._share_of(text)
         if share < 0.5 and self._is_foreign(text):
             return LANGUAGE
-        if count >= FEW_WORDS and share < LEAST_SHARE and not (share and may_be_weak):
+        if count >= FEW_WORDS and share < MIN_SHARE and not (share and may_be_weak):
             return WORDS
         if not self._unsaid_numbers(text) <= self._counts:
             return NUMBER
@@ -188,7 +188,7 @@ class Grounds:
     def is_weak(self, text: str) -> bool:
         """Return whether a sentence has few words of the conversation, or a number that is only a list's length."""
         share, count = self._share_of(text)
-        return (count >= FEW_WORDS and share < LEAST_SHARE) or bool(self._unsaid_numbers(text))
+        return (count >= FEW_WORDS and share < MIN_SHARE) or bool(self._unsaid_numbers(text))
 
     # --- the texts that the model received ---
 

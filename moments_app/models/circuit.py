@@ -38,7 +38,7 @@ OUTAGE = frozenset(kind for kind, about in ABOUT.items() if about in (About.CRED
 AWAY = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
 PROBE_SECONDS = 30.0  # between two probes of a failing engine, while its jobs wait; 0: no circuits
 FIRST_PROBE_SECONDS = 3.0  # until the first probe, because calls about two people may fail by chance
-MOST_PEOPLE = 100  # maximum people in each list of a circuit
+MAX_PEOPLE = 100  # maximum people in each list of a circuit
 LONE = timedelta(days=1)  # after this time, jobs of one person fail if no other jobs call the engine
 
 logger = structlog.get_logger(__name__)
@@ -361,7 +361,7 @@ class Circuit(models.Model):
         if subject in self.isolated and not self.is_open:
             return
         if subject is not None and subject not in self.failing:
-            self.failing = [*self.failing, subject][:MOST_PEOPLE]
+            self.failing = [*self.failing, subject][:MAX_PEOPLE]
         self.failures += 1
         self.reason, self.error, self.last_failure_at = call.error_kind, call.error, database_now()
         self.is_probing = self.is_probing and not (job and job.pk == self.probe)
@@ -404,7 +404,7 @@ class Circuit(models.Model):
         """Isolate all people whose calls failed, except the one whose call succeeded."""
         one = answered.subject if answered else None
         people = dict.fromkeys((*self.isolated, *self.failing))
-        self.isolated = [person for person in people if person != one][-MOST_PEOPLE:]
+        self.isolated = [person for person in people if person != one][-MAX_PEOPLE:]
         self.failures, self.failing = 0, []
 
     def close_by_hand(self, actor: str) -> None:

@@ -45,7 +45,7 @@ from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
 ARCHIVED = "It is archived. Restore the session first."
-MOST_TURNS = 10_000  # maximum turns that are named one by one; a whole session may have more
+MAX_TURNS = 10_000  # maximum turns that are named one by one; a whole session may have more
 
 
 class CannotRetract(Refusal):
@@ -59,7 +59,7 @@ class TurnsAreArchived(CannotRetract):
 
 
 def sequences_of(text: str) -> list[int]:
-    """Return the sequences in a text such as `3,4,7-9`, at most `MOST_TURNS`.
+    """Return the sequences in a text such as `3,4,7-9`, at most `MAX_TURNS`.
 
     Raises:
         CannotRetract: the text is invalid or names more turns.
@@ -70,8 +70,8 @@ def sequences_of(text: str) -> list[int]:
             raise CannotRetract("Enter turn numbers, such as 3,4,7-9.")
         first, _, last = part.partition("-")
         sequences = range(int(first), int(last or first) + 1)
-        if not sequences or len(found) + len(sequences) > MOST_TURNS:
-            raise CannotRetract(f"Enter from 1 to {MOST_TURNS} turns, with the smaller number of each range first.")
+        if not sequences or len(found) + len(sequences) > MAX_TURNS:
+            raise CannotRetract(f"Enter from 1 to {MAX_TURNS} turns, with the smaller number of each range first.")
         found.update(sequences)
     return sorted(found)
 

@@ -20,7 +20,7 @@ from moments_app.provenance.derived import Derived, InStreams, in_streams
 from moments_app.provenance.remake import refresh
 from moments_app.provenance.repeated import Answer, Retracted
 from moments_app.provenance.retract import (
-    MOST_TURNS,
+    MAX_TURNS,
     CannotRetract,
     answers_to,
     by_session,
@@ -201,17 +201,17 @@ def _locked(owner: Owner) -> dict[str, Any]:
 
 
 def _found(owner: Owner, named: Named) -> _Found:
-    items = list(named.atoms(owner)[: MOST_TURNS + 1])
-    entities = list(named.entities(owner)[: MOST_TURNS + 1])
+    items = list(named.atoms(owner)[: MAX_TURNS + 1])
+    entities = list(named.entities(owner)[: MAX_TURNS + 1])
     missing = named.ids - {item.atom_id for item in items} - {entity.entity_id for entity in entities}
     if missing or not (items or entities):
         which = f"item {min(missing)}" if missing else "item of this writer"
         raise CannotRetract(
             f"There is no {which} that was written directly. To retract an item learned from turns, retract the turns."
         )
-    if len(items) + len(entities) > MOST_TURNS:
+    if len(items) + len(entities) > MAX_TURNS:
         raise CannotRetract(
-            f"There are more than {MOST_TURNS} items, which is the limit. Retract fewer items at a time."
+            f"There are more than {MAX_TURNS} items, which is the limit. Retract fewer items at a time."
         )
     user = owner if isinstance(owner, UserProfile) else None
     return _Found(items, entities, in_streams(items, user=user, beside={Entity: [entity.pk for entity in entities]}))

@@ -16,8 +16,8 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.people.provenance import Provenance, declared
 
-MOST_QUESTIONS = 12  # maximum questions; each takes two contexts
-MOST_CHARS = 1_000  # maximum characters of a question
+MAX_QUESTIONS = 12  # maximum questions; each takes two contexts
+MAX_CHARS = 1_000  # maximum characters of a question
 NEWEST_RECEIPTS = 500  # newest receipts that are searched for contexts with the retracted text
 
 
@@ -74,7 +74,7 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
     """
     said = _retracted(retraction, user)
     sentences = Sentences(said)
-    questions = list(islice(_distinct(_questions(retraction, said, sentences)), MOST_QUESTIONS))
+    questions = list(islice(_distinct(_questions(retraction, said, sentences)), MAX_QUESTIONS))
     last = retraction.session or user.sessions.order_by("-last_activity_at", "-id").first()
     lines: dict[str, Line] = {}
     for question in questions:
@@ -170,7 +170,7 @@ def _is_said(context: KeptContext, sentences: Sentences) -> bool:
 def _distinct(questions: Iterator[Question]) -> Iterator[Question]:
     asked = set()
     for question in questions:
-        text = question.text.strip()[:MOST_CHARS]
+        text = question.text.strip()[:MAX_CHARS]
         if text and text not in asked:
             asked.add(text)
             yield replace(question, text=text)

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.recall.request import MOST_WORDS, Vector, span_in
+from moments_app.recall.request import MAX_WORDS, Vector, span_in
 from moments_app.recall.term_weights import COUNTED, QueryWords, Term, counts_by_kind
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of_texts
@@ -57,14 +57,14 @@ SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s
 
 
 def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | None = None) -> QueryWords:
-    """Return the statistics of up to `MOST_WORDS` words of a query, with at most two round trips to the database.
+    """Return the statistics of up to `MAX_WORDS` words of a query, with at most two round trips to the database.
 
     Args:
         user: the person whose memory is searched.
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
         vector: the query's vector, if memory is searched by meaning.
     """
-    asked = lexemes.words_of_query(text, MOST_WORDS)
+    asked = lexemes.words_of_query(text, MAX_WORDS)
     stems = [stem for word in asked for stem in word.stems]
     whose = {"user": user.pk, "application": user.application_id, "agent": agent_id}
     parameters: dict[str, Any] = {**whose, "stems": array_of_texts(stems)}
@@ -130,7 +130,7 @@ SELECT stem, 0, 0, 1 FROM (
     ORDER BY created_at DESC, id DESC LIMIT {NEWEST}
 ) turn, unnest(tsvector_to_array(search_vector)) stem
 """  # noqa: S608 (a number of our own)
-MOST_EDITS = 2
+MAX_EDITS = 2
 LONG = 8  # minimum letters of a word in which two edits are tolerated
 END = 3  # maximum letters of a piece at the start or the end of a word
 MIDDLE = 2  # letters of a piece in the middle
@@ -230,14 +230,14 @@ def _most_edits(stem: str) -> int:
 
 
 def tolerated_edits(word: str) -> int:
-    return MOST_EDITS if len(word) >= LONG else 1
+    return MAX_EDITS if len(word) >= LONG else 1
 
 
 def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
     """Return the pieces of some words. Each key is the SQL expression over `bare` to compare with its pieces."""
     found: dict[str, set[str]] = defaultdict(set)
     for word in words:
-        for part, piece in _of_two_edits(word) if tolerated_edits(word) == MOST_EDITS else _of_one_edit(word):
+        for part, piece in _of_two_edits(word) if tolerated_edits(word) == MAX_EDITS else _of_one_edit(word):
             found[part].add(piece)
     return found
 

@@ -30,7 +30,7 @@ _ADDRESSED = re.compile(
     r"\w{2,}[aei]ste|ты|тебе|тебя|вы|вам|вас)\b|\b(?i:t['’](?:as|es|avais)\b)|(?<=\w[ ])(?:Sie|Ihnen|Ihr\w*)\b|[你您]"
 )
 FACT = "fact"
-MOST_WORDS = 64  # maximum words of a query that are searched
+MAX_WORDS = 64  # maximum words of a query that are searched
 KINDS = (FACT, "moment", "turn")
 MODES = ("hybrid", "semantic", "text")
 

@@ -12,7 +12,7 @@ from moments_app.recall.search import rank, recall, search
 from moments_app.recall.term_weights import QueryWords
 from sessions_app.models import UserProfile
 
-MOST_SCANNED = 5_000  # newest turns of a span from which a sample is taken
+MAX_SCANNED = 5_000  # newest turns of a span from which a sample is taken
 # A long span has more turns than fit into a context, so turns are sampled from each of its parts. Uses the indexes of a
 # person's newest turns, moments and facts.
 _SCAN_SQL = """
@@ -99,7 +99,7 @@ def _scanned(user: UserProfile, request: RecallRequest, span: Span, most: int) -
         "since": span.since,
         "until": until,
         "most": most,
-        "scanned": MOST_SCANNED,
+        "scanned": MAX_SCANNED,
     }
     with connection.cursor() as cursor:
         cursor.execute(_SCAN_SQL, parameters)

@@ -27,7 +27,7 @@ from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
 MATCH_COUNT = 5  # default number of results
-MOST_ABOUT = 10_000  # hits that are searched for those about one person
+MAX_ABOUT = 10_000  # hits that are searched for those about one person
 SPARE = 10  # extra results to read, because some places lie beyond a session's end or have only platform text
 READ_AHEAD = 60  # minimum number to read; speakers and duplicates are only known after reading
 SURE = 10  # best results that are read whatever their score
@@ -143,7 +143,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
     A search returns more hits than the `most` wanted results. The `words` were looked up with the request's vector.
     """
-    depth = MOST_ABOUT if request.about else max(CANDIDATES, most + SPARE)
+    depth = MAX_ABOUT if request.about else max(CANDIDATES, most + SPARE)
     # Each search excludes later messages, which would otherwise displace earlier hits.
     end = min(filter(None, (request.as_of, request.until)), default=None)
     then, limits = ("_then", "%(depth)s, %(end)s") if end else ("", "%(depth)s")

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from moments_app.models.stored_item import AFTER_END, END, LABELS_MAX, Condition, labels, range_of, stored
-from moments_app.recall.request import MOST_WORDS, Vector
+from moments_app.recall.request import MAX_WORDS, Vector
 from sessions_app import lexemes
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
@@ -52,7 +52,7 @@ def search_items(
         conditions: conditions on the value; see `StoredItemQuerySet.fitting`.
         most: the maximum number of items.
     """
-    words = lexemes.words_of_query(query, MOST_WORDS)
+    words = lexemes.words_of_query(query, MAX_WORDS)
     queries = [" | ".join(f"'{stem}'" for stem in word.stems) for word in words]
     first, beyond = range_of(prefix)
     parameters: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Any
 
 from moments_app.recall.request import Span
 
-MOST_TERMS = 32  # maximum words of a query; the rarest words carry the meaning of a long query
-MOST_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead
+MAX_TERMS = 32  # maximum words of a query; the rarest words carry the meaning of a long query
+MAX_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead
 MOST_READ = 2_000  # maximum texts ranked for one kind; more common words only rank texts that rarer words find
 COUNTED = ("fact", "moment", "turn")  # the order of the counts in query results
 UNCOUNTED = 0.5  # share of the counted turns; with more uncounted turns, rarity is computed from the texts found
@@ -110,7 +110,7 @@ class QueryWords:
         total, length = self.sizes[counted]
         # Words without a count may be new, so they are searched, but they must not displace words with a count.
         rarest = sorted(self.terms, key=lambda term: (not term.counts[counted], term.counts[counted], term.word))
-        terms = sorted(rarest[:MOST_TERMS], key=lambda term: term.counts[counted])
+        terms = sorted(rarest[:MAX_TERMS], key=lambda term: term.counts[counted])
         read = accumulate(term.counts[counted] for term in terms)
         rare = [term for term, so_far in zip(terms, read, strict=True) if so_far <= MOST_READ]
         common = terms[len(rare) :]
@@ -141,7 +141,7 @@ class QueryWords:
 
     def _uncounted(self, kind: str) -> Lookup:
         """Return the search parameters when too many turns are uncounted."""
-        terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MOST_TERMS]
+        terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MAX_TERMS]
         return Lookup(
             rare=_stems(terms),
             joint=[],
@@ -165,10 +165,10 @@ def _worth(terms: Sequence[Term], weights: Sequence[float]) -> float:
 
 
 def _stems(terms: Iterable[Term]) -> list[str]:
-    """Return the stems to search for. Beyond `MOST_STEMS`, leave out the alternative stems of a word."""
+    """Return the stems to search for. Beyond `MAX_STEMS`, leave out the alternative stems of a word."""
     stems: list[str] = []
     for term in terms:
-        has_room = len(stems) + len(term.all_stems) <= MOST_STEMS
+        has_room = len(stems) + len(term.all_stems) <= MAX_STEMS
         stems += term.all_stems if has_room else term.stems
     return stems
 

@@ -37,7 +37,7 @@ MAX_WORDS = 300
 SHOWN_MOMENTS = 8  # latest moments of the live window that are shown
 QUOTED = (40, 400)  # words and characters of a turn of the last round
 OPEN = ("task", "problem")  # kinds of statements
-MOST_OPEN = 5
+MAX_OPEN = 5
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def derived(
         opened: open tasks and problems, in order.
         engine: name of the engine that wrote them.
     """
-    end = [f"Open: {text}" for text in opened[-MOST_OPEN:]] + _last_round(input.request.turns)
+    end = [f"Open: {text}" for text in opened[-MAX_OPEN:]] + _last_round(input.request.turns)
     lines: list[str] = []
     left = MAX_WORDS - sum(len(line.split()) for line in end)
     told = [[f"{one.day}: {text}" for text in (one.detail, one.summary) if text] for one in episodes]

@@ -36,7 +36,7 @@ from moments_app.sessions.checkpoint import (
 )
 from moments_app.turns.engine_input import pair_safe_boundary
 from sessions_app.models import Message, Session
-from sessions_app.models.session import FEWEST_TURNS, UNBUILT
+from sessions_app.models.session import MIN_TURNS, UNBUILT
 
 PROMPT_TOKENS = 850  # tokens of a call in addition to the turns
 LOOK_BACK = 200  # turns in which to look for the call of a result that would otherwise stay alone
@@ -58,7 +58,7 @@ class DigestSession(Process[DigestInput, Digested]):
         """Read the live window except its newest turns. The job's parameter `keep` is their number, 0 by default."""
         session = session_of(job)
         keep = int(job.params.get("keep", 0))
-        if not job.force and session.live_count < keep + FEWEST_TURNS:
+        if not job.force and session.live_count < keep + MIN_TURNS:
             return Skipped("not due: too few turns are live")
         return digest_input(session, _boundary(session, keep))
 

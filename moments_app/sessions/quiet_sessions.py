@@ -22,8 +22,8 @@ from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session, UserProfile
 
 # Per transaction: appends to these sessions wait for it.
-MOST_SESSIONS = 25
-MOST_TURNS = 500
+MAX_SESSIONS = 25
+MAX_TURNS = 500
 SESSIONS_OF_A_CALL = 8  # sessions of one call to a model, whose answer must arrive within ENGINE__TIMEOUT_SECONDS
 
 
@@ -139,7 +139,7 @@ def _fitting(user: UserProfile, jobs: Mapping[int, Job]) -> list[tuple[Job, Sess
     """Return the idle sessions of these jobs: as many as fit into one call, and at least the first."""
     idle = Session.objects.for_user(user).idle().in_bulk(jobs)
     found: list[tuple[Job, Session]] = []
-    turns, tokens = MOST_TURNS, float(settings.MOMENT_BUILDER.max_input_tokens)
+    turns, tokens = MAX_TURNS, float(settings.MOMENT_BUILDER.max_input_tokens)
     for pk, job in jobs.items():
         if (session := idle.get(pk)) is None:
             continue
@@ -163,7 +163,7 @@ def _read(user: UserProfile, sessions: Sequence[tuple[Job, Session]]) -> list[Qu
     if not sessions:
         return []
     firsts = [(session, _first_unseen(session)) for _, session in sessions]
-    unseen = [Q(session=session, sequence__range=(first, first + MOST_TURNS)) for session, first in firsts]
+    unseen = [Q(session=session, sequence__range=(first, first + MAX_TURNS)) for session, first in firsts]
     found = Message.objects.for_user(user).turns().believed().filter(reduce(or_, unseen))
     turns = list(found.order_by("session_id", "sequence"))
     of_session: dict[int, list[Message]] = defaultdict(list)
@@ -175,7 +175,7 @@ def _read(user: UserProfile, sessions: Sequence[tuple[Job, Session]]) -> list[Qu
 
 
 def _quiet(job: Job, session: Session, turns: Sequence[Message], read: Mapping[int, Message]) -> Quiet:
-    parts = split_turns(turns[:MOST_TURNS])
+    parts = split_turns(turns[:MAX_TURNS])
     taken = parts[0].stop if parts else 0
     if taken == len(turns):
         return Quiet(job, session, turns, read, session.last_sequence)

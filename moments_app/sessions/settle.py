@@ -49,7 +49,7 @@ from moments_app.moments.partition import PartitionEvent, leave_each
 from moments_app.sessions.checkpoint import OPEN, Digested, Episode, derived
 from moments_app.sessions.checkpoint import result_of as digest_result
 from moments_app.sessions.quiet_sessions import (
-    MOST_SESSIONS,
+    MAX_SESSIONS,
     SESSIONS_OF_A_CALL,
     Quiet,
     SettleInput,
@@ -126,7 +126,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 
     def claim(self, job: Job) -> SettleInput | Skipped:
         of_a_call = SESSIONS_OF_A_CALL if settings.ENGINE.combines_calls else 1
-        most = of_a_call if self.caller(job).is_model else MOST_SESSIONS
+        most = of_a_call if self.caller(job).is_model else MAX_SESSIONS
         return claim_sessions(job, most=most) or Skipped("the session is not idle, or is already up to date")
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Sequence[Thought]:

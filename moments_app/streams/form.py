@@ -55,7 +55,7 @@ from moments_app.turns.engine_input import split_turns
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet, SequenceRange
-from sessions_app.models.session import FEWEST_TURNS
+from sessions_app.models.session import MIN_TURNS
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
@@ -173,7 +173,7 @@ def is_due(session: Session) -> bool:
     """Return whether a formation starts automatically: enough turns or weighted tokens since the last one."""
     conf = settings.MEMORY_FORMATION
     turns = session.message_count - session.formed_message_count
-    if not conf.enabled or turns < FEWEST_TURNS:
+    if not conf.enabled or turns < MIN_TURNS:
         return False
     return (
         turns >= conf.message_interval

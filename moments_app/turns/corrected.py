@@ -20,8 +20,8 @@ from moments_app.turns.rewording import Rewording, without
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import Message, UserProfile
 
-MOST_MARKS = 3  # maximum marks of a turn; the newest are used
-MOST_STEPS = 50  # maximum steps from a fact to what is true now
+MAX_MARKS = 3  # maximum marks of a turn; the newest are used
+MAX_STEPS = 50  # maximum steps from a fact to what is true now
 TEXT_CHARS = 200  # maximum characters of a statement in a mark
 
 
@@ -146,7 +146,7 @@ WITH RECURSIVE fact AS (
     SELECT later.fact_id, over.replaced_by_id, later.is_wrong AND over.is_wrong, later.steps + 1
     FROM later JOIN moments_app_memoryatom over ON over.id = later.id
     WHERE over.user_id = %(user)s AND over.ended_at <= %(at)s AND over.valid_until <= %(at)s
-        AND over.replaced_by_id IS NOT NULL AND later.steps < {MOST_STEPS}
+        AND over.replaced_by_id IS NOT NULL AND later.steps < {MAX_STEPS}
 ), latest AS (
     SELECT DISTINCT ON (fact_id) fact_id, id, is_wrong FROM later ORDER BY fact_id, steps DESC
 ), chosen AS MATERIALIZED (  -- a join condition with a subquery could not use an index
@@ -185,7 +185,7 @@ def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None =
         at = as_of or timezone.now()
         cursor.execute(_ENDS_SQL, {"user": user.pk, "at": at, "messages": array_of(messages)})
         rows = cursor.fetchall()
-    return {message: [End(*end) for end in json.loads(ends)[-MOST_MARKS:]] for message, ends in rows}
+    return {message: [End(*end) for end in json.loads(ends)[-MAX_MARKS:]] for message, ends in rows}
 
 
 def end_marks(ends: Iterable[End], zone: tzinfo) -> str:

@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"^\s*\d+[.)]\s")
 _ADDRESS = re.compile(r"rem://\S+")
 _IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: a name, a time or a number, but no words
 TRUSTED_SECONDS = 600  # for this time, a process assumes that the lines it wrote still exist
-MOST_PEOPLE, MOST_LINES = 300, 1_000  # people, and lines of each
+MAX_PEOPLE, MAX_LINES = 300, 1_000  # people, and lines of each
 
 # Leaves recent rows unchanged, and writes the others in a fixed order, to prevent deadlocks.
 _WRITE_SQL = """
@@ -244,7 +244,7 @@ class WrittenLines:
     """The lines that this process knows to be stored, by person, and whether each is only a quote."""
 
     def __init__(self) -> None:
-        self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MOST_PEOPLE, seconds=TRUSTED_SECONDS)
+        self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MAX_PEOPLE, seconds=TRUSTED_SECONDS)
 
     def have(self, one: ServedTexts) -> bool:
         return not self.others(one.user, one.hashes)
@@ -257,7 +257,7 @@ class WrittenLines:
     def add(self, by_user: Mapping[int, Mapping[int, bool]]) -> None:
         for user, lines in by_user.items():
             known = self._people.get(user)
-            if known is None or len(known) + len(lines) > MOST_LINES:
+            if known is None or len(known) + len(lines) > MAX_LINES:
                 known = {}
                 self._people.put(user, known)
             known.update({line: known.get(line, True) and is_quote for line, is_quote in lines.items()})

@@ -13,7 +13,7 @@ from moments_app.models.correction import reading
 from sessions_app import lexemes
 
 MIN_SHARED_WORDS = 0.7  # minimum share of a fact's words in a sentence that says the same thing
-LEAST_WORDS = 2  # sentences of a fact with fewer words must match exactly
+MIN_WORDS = 2  # sentences of a fact with fewer words must match exactly
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
 # A sentence of a list, with an optional list marker and date before it, or a date after it.
@@ -97,7 +97,7 @@ class Rewording:
         # Uses the languages of the fact, because one more word can change the language that is guessed for a sentence.
         languages = lexemes.likely_languages(self.fact or self.before)
         own = lexemes.stems_in(self.before, languages) - _WRITERS
-        if self.fact and len(own) < LEAST_WORDS:
+        if self.fact and len(own) < MIN_WORDS:
             return plain_words(self.before) == plain_words(text)
         if not self.after or not self.words:
             own_plain = plain_words(self.before)

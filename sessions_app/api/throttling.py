@@ -11,7 +11,7 @@ from sessions_app.api.permissions import key_of
 from sessions_app.daily_limits import current_call
 from sessions_app.process_cache import ProcessCache
 
-MOST_KEYS = 10_000
+MAX_KEYS = 10_000
 
 
 class _RecentCalls(BaseCache):
@@ -19,7 +19,7 @@ class _RecentCalls(BaseCache):
 
     def __init__(self) -> None:
         super().__init__({})
-        self._calls: ProcessCache[Any, Any] = ProcessCache(MOST_KEYS)
+        self._calls: ProcessCache[Any, Any] = ProcessCache(MAX_KEYS)
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
         calls = self._calls.get(key)

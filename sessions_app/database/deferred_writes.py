@@ -17,7 +17,7 @@ from sessions_app.database.database_roles import as_background_writer
 
 EVERY = 1.0  # seconds
 SOON = 0.02  # for items that other processes need soon
-MOST_WAITING = 10_000  # if the buffer is full, the oldest items are dropped
+MAX_WAITING = 10_000  # if the buffer is full, the oldest items are dropped
 AWAY = (OperationalError, InterfaceError, RuntimeError)  # the embedded server raises RuntimeError
 
 logger = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class WriteBuffer(Generic[T]):
 
     def __init__(self, name: str, write: Callable[[list[T]], None], *, soon: bool = False) -> None:
         self._name, self._write, self._is_soon = name, write, soon
-        self._waiting: deque[T] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[T] = deque(maxlen=MAX_WAITING)
         self._writing: list[T] = []
         self._lock = threading.Lock()
         self._is_away = False  # whether the database was down at the last attempt
@@ -91,7 +91,7 @@ class WriteBuffer(Generic[T]):
         if not self._is_away:
             self._tell("not written yet", error)
         self._is_away = True
-        room = max(MOST_WAITING - len(self._waiting), 0)
+        room = max(MAX_WAITING - len(self._waiting), 0)
         self._waiting.extendleft(reversed(self._writing[len(self._writing) - room :] if room else []))
         self._noted.set()
 

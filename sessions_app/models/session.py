@@ -19,7 +19,7 @@ LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 CHECKED_EVERY = timedelta(minutes=30)  # how often all sessions are checked for pending work
 COLD_AFTER = timedelta(minutes=10)  # after this idle time, memory is formed from a few turns too
-FEWEST_TURNS = 4  # minimum number of new turns for a formation or digest before the session is settled
+MIN_TURNS = 4  # minimum number of new turns for a formation or digest before the session is settled
 DIGESTED_TURNS = 8  # minimum number of live turns for a digest on request
 KEEP_RECENT = 8  # newest turns that the digest of an active session keeps live
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
@@ -61,7 +61,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         idle = max(timezone.now() - COLD_AFTER, _inactive_before())
         waiting = F("message_count") - F("formed_message_count")
         unformed = self.filter(message_count__gt=F("formed_message_count"), last_arrived_at__lt=idle)
-        return unformed.alias(waiting=waiting).filter(waiting__gte=FEWEST_TURNS).order_by("last_arrived_at")
+        return unformed.alias(waiting=waiting).filter(waiting__gte=MIN_TURNS).order_by("last_arrived_at")
 
     def idle(self) -> Self:
         """Return sessions without a message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES` that are not cleared."""
@@ -86,7 +86,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def busy(self) -> Self:
         """Return active sessions with enough live turns for a digest, not counting those that a digest keeps live."""
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
-        return lively.alias(live_turns=LIVE).filter(live_turns__gte=KEEP_RECENT + FEWEST_TURNS)
+        return lively.alias(live_turns=LIVE).filter(live_turns__gte=KEEP_RECENT + MIN_TURNS)
 
     def grown(self) -> Self:
         """Return sessions that have grown by a quarter since their words were last counted."""

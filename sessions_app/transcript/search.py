@@ -21,10 +21,10 @@ NEWEST = 1_000  # number of most recently active sessions to search
 PEOPLE = 50  # people per lookup, because each lookup also reads the index's unsorted end
 FEW = 10  # people per lookup at the start, because a lookup reads all their turns, and a common word needs few people
 FIRST = 100  # number of people for whom lookups use FEW
-MOST_TURNS = 5_000  # maximum turns to read per lookup
+MAX_TURNS = 5_000  # maximum turns to read per lookup
 MOST_READ = 40_000  # maximum turns to read in all
-MOST_SESSIONS = 100  # maximum sessions to find
-MOST_WORDS = 8  # maximum words of a query; the longest are used
+MAX_SESSIONS = 100  # maximum sessions to find
+MAX_WORDS = 8  # maximum words of a query; the longest are used
 SHORT = 120  # a turn with at most this many characters is shown completely
 EXCERPT_CHARS = 4_000  # characters of a turn to choose an excerpt from
 ARCHIVED = "(archived; the transcript shows its text)"  # instead of an excerpt, because a list opens no files
@@ -53,9 +53,9 @@ _VALUES = {
     "people": PEOPLE,
     "few": FEW,
     "first": FIRST,
-    "most_turns": MOST_TURNS,
+    "most_turns": MAX_TURNS,
     "most_read": MOST_READ,
-    "most_sessions": MOST_SESSIONS,
+    "most_sessions": MAX_SESSIONS,
     "excerpt": EXCERPT_CHARS,
 }
 
@@ -101,7 +101,7 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mentio
 
 def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Mention]:
     """Return the turn to show for each session that has a turn with all words of a text."""
-    words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MOST_WORDS]
+    words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MAX_WORDS]
     if not words:
         return {}
     stems = json.dumps([word.stems for word in words])

@@ -24,7 +24,7 @@ from sessions_app.models import Message
 MET = 0.5  # share of the expected answer's words from which a probe is met
 STANDS = 0.8  # share of a turn's words from which it counts as present
 LEFT_OUT = ("policy", "query")
-MOST_MISSING = 20  # missing words to report
+MAX_MISSING = 20  # missing words to report
 WORD_MAX_CHARS = 255
 
 
@@ -72,7 +72,7 @@ def measured(probe: Probe, evidence: Sequence[Message], envelope: Envelope) -> M
     return Measure(
         words_found=len(words) - len(missing),
         words_count=len(words),
-        missing_words=missing[:MOST_MISSING],
+        missing_words=missing[:MAX_MISSING],
         evidence_found=sum(_stands(turn, probe, standing, stems) for turn in evidence),
         evidence_count=len(probe.evidence_sequences),
         tokens=envelope.filled.tokens,

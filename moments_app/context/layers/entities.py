@@ -17,7 +17,7 @@ from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.models import Entity
-from moments_app.recall.request import MOST_WORDS
+from moments_app.recall.request import MAX_WORDS
 from sessions_app import lexemes
 
 HALF_LIFE_DAYS = 7.0
@@ -95,7 +95,7 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 
 def _candidates(source: ContextInput) -> list[Candidate]:
-    words, forms = lexemes.any_of(source.query, MOST_WORDS)
+    words, forms = lexemes.any_of(source.query, MAX_WORDS)
     parameters: dict[str, int | float | str] = {
         "user": source.user.pk,
         "session": source.session.pk,

@@ -25,16 +25,16 @@ from moments_app.recall.search import recall
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
-MAX_CHARS, LEAST_CHARS = 600, 350  # maximum characters of a result, for large and for small budgets
+MAX_CHARS, MIN_CHARS = 600, 350  # maximum characters of a result, for large and for small budgets
 CHARS_A_TOKEN = 0.7  # characters of a result per token of the budget, within these limits; at most a fifth of it
 LINE_TOKENS = 28  # tokens of a short result, from which the number of requested results is computed
 MOST = 200
 # Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
 # fill the budget with arbitrary turns (docs/decisions/0015).
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 # If results must fit the query: the share of the query's words, weighted by their rarity, that the best text contains.
 # docs/benchmarks.md has the measurements.
-LEAST_FIT = 0.25
+MIN_FIT = 0.25
 USUAL_LINE = 30  # tokens
 SPAN_SHARE = 0.25  # share of the budget for the time that a query names, if the query also asks for something else
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
@@ -50,7 +50,7 @@ def items(source: ContextInput) -> Iterable[Item]:
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
     user, agent_id, request = source.user, source.session.agent_id, source.recall
     words = query_words(user, agent_id, request.text, request.searched_vector)
-    found = recall(user, agent_id, request, most=most, least_share=LEAST_SHARE, words=words)
+    found = recall(user, agent_id, request, most=most, least_share=MIN_SHARE, words=words)
     shown = [result for result in found if _is_shown(source, result)]
     fits = not request.must_fit or (len(words.terms) > 1 and any(_fits(source, result) for result in shown))
     results = [(_score(result), result) for result in shown] if fits else []
@@ -62,7 +62,7 @@ def items(source: ContextInput) -> Iterable[Item]:
         first = [(_score(result), result) for result in then if _is_shown(source, result)]
         results = [*_of_share(first, span, source.applied), *results]
         nothing_said = [_nothing_said(span)] if not then and is_question(source.query) else []
-    most_chars = min(MAX_CHARS, max(LEAST_CHARS, int(CHARS_A_TOKEN * source.applied)))
+    most_chars = min(MAX_CHARS, max(MIN_CHARS, int(CHARS_A_TOKEN * source.applied)))
     zone = user.zone
     return chain(nothing_said, (_line(result, zone, score, most_chars, span) for score, result in results))
 
@@ -81,7 +81,7 @@ def _fits(source: ContextInput, result: Result) -> bool:
     """Return whether a result fits the query. The session's live window doesn't count: the model already has it."""
     session = source.session
     is_live = result.session_id == session.session_id and (result.sequence or 0) >= session.live_from_sequence
-    return result.share >= LEAST_FIT and not is_live
+    return result.share >= MIN_FIT and not is_live
 
 
 def _of_share(results: Sequence[tuple[float, Result]], span: Span, applied: int) -> Iterator[tuple[float, Result]]:

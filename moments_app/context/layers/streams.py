@@ -120,7 +120,7 @@ _WHO = re.compile(
 _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # lines that give the person's name or relationships
 PINNED, FIRST = 3.0, 2.0  # above the ranks of all other lines
 WHO = 0.9
-MOST_FACTS_THEN = 100  # maximum in a context of an earlier time
+MAX_FACTS_THEN = 100  # maximum in a context of an earlier time
 FEW = 3  # words; shorter lines mean little without the heading of their list
 
 
@@ -198,7 +198,7 @@ def _said(line: str) -> set[str]:
 def user_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
     """Return the facts about this person that were valid then. Lasting facts come first, in case not all fit."""
     facts = MemoryAtom.objects.as_of(as_of).filter(user=source.user).facts()
-    lasting = facts.order_by("-worth", "-formed_at", "-id")[:MOST_FACTS_THEN]
+    lasting = facts.order_by("-worth", "-formed_at", "-id")[:MAX_FACTS_THEN]
     zone = source.user.zone
     return [fact_item(fact, zone) for fact in sorted(lasting, key=lambda fact: (fact.formed_at, fact.pk))]
 

@@ -15,8 +15,8 @@ from moments_app.engines.transcript import Turn, as_data
 from sessions_app import lexemes
 
 WEAK = 0.5  # maximum confidence of a statement that few words of the turns support
-MOST_ENDED = 10  # known statements that one statement may end
-MOST_TURNS = 100  # maximum number of source turns of a statement
+MAX_ENDED = 10  # known statements that one statement may end
+MAX_TURNS = 100  # maximum number of source turns of a statement
 SHARD = "shard "  # start of the labels of streams that many people share
 STATEMENT_WORDS = 25  # limit in the shipped prompt; a stream's own limit is sent if it is lower
 _NUMBERS = r"\d{1,9}(?:\s*[,–-]\s*\d{1,9})*"
@@ -129,9 +129,9 @@ class DraftAtom(BaseModel):
 
     text: str = Field(min_length=1, max_length=2_000)
     kind: Annotated[KindOfItem, BeforeValidator(_known_kind)] = "other"
-    turns: list[int] = Field(max_length=MOST_TURNS)
+    turns: list[int] = Field(max_length=MAX_TURNS)
     letter: Letter | Literal[""] = ""
-    ends: list[int | Letter] = Field(default_factory=list, max_length=MOST_ENDED)
+    ends: list[int | Letter] = Field(default_factory=list, max_length=MAX_ENDED)
     confidence: float = Field(default=1.0, ge=0, le=1)
     other_person: str = Field(default="", max_length=255)
 
@@ -214,7 +214,7 @@ def parsed(item: Any) -> Any:
     if name := clauses.get("about"):
         fields["other_person"] = name
     if ended := clauses.get("ends") or clauses.get("maybe ends"):
-        fields["ends"] = [*_numbers_in(ended), *_LETTER.findall(ended)][:MOST_ENDED]
+        fields["ends"] = [*_numbers_in(ended), *_LETTER.findall(ended)][:MAX_ENDED]
         fields["confidence"] = WEAK if "maybe ends" in clauses else 1.0
     return fields
 
@@ -223,8 +223,8 @@ def _numbers_in(text: str) -> list[int]:
     """Return the numbers of a list with ranges, such as 4,7-9."""
     numbers: list[int] = []
     for first, last in _RANGE.findall(text):
-        numbers += range(int(first), min(int(last or first), int(first) + MOST_TURNS) + 1)
-    return numbers[:MOST_TURNS]
+        numbers += range(int(first), min(int(last or first), int(first) + MAX_TURNS) + 1)
+    return numbers[:MAX_TURNS]
 
 
 def _judged_entry(entry: dict[str, Any], grounds: Grounds, sections: Mapping[str, StreamSection]) -> dict[str, Any]:

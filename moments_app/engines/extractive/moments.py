@@ -46,7 +46,7 @@ _NO_NAMES = times.calendar_names().union("Just Not Very Really So Still Going Gl
 FEELINGS = (
     "joy excitement gratitude pride relief hope worry frustration anger sadness disappointment exhaustion surprise"
 ).split()
-MOST_FEELINGS = 4
+MAX_FEELINGS = 4
 _BEFORE = 4  # maximum words between a negation and a feeling
 _PATTERNS = {name: re.compile(rf"\b(?:{any_of(name)})\b", re.IGNORECASE) for name in FEELINGS}
 _DENIED = re.compile(rf"\b(?:{any_of('negations')})\b(?:\W+\w+){{0,{_BEFORE}}}\W*$", re.IGNORECASE)
@@ -159,7 +159,7 @@ def persons_in(own: Iterable[Sentence]) -> list[str]:
 def feelings(sentences: Iterable[str]) -> list[str]:
     """Return the feelings that people express as their own, most frequent first, except those that they deny."""
     counts = Counter(name for sentence in sentences if _OWN.search(sentence) for name in _named(sentence))
-    return [name for name, _count in counts.most_common(MOST_FEELINGS)]
+    return [name for name, _count in counts.most_common(MAX_FEELINGS)]
 
 
 def _named(sentence: str) -> list[str]:

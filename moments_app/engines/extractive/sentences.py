@@ -30,11 +30,11 @@ ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # characters of a turn whose words are counted
 DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, and with a number or a name
 VAGUE = 0.4  # factor for a sentence that can't be understood alone
-LEAST_WORDS = 3  # minimum words of a meaningful sentence
-LEAST_UNREAD = 6  # minimum words in another language
-LEAST_CHARACTERS = 12  # minimum characters in a script without spaces
-LEAST_LASTING = 4  # minimum in such a script for a sentence with lasting information about its speaker
-LEAST_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; less is code or a table
+MIN_WORDS = 3  # minimum words of a meaningful sentence
+MIN_UNREAD = 6  # minimum words in another language
+MIN_CHARACTERS = 12  # minimum characters in a script without spaces
+MIN_LASTING = 4  # minimum in such a script for a sentence with lasting information about its speaker
+MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; less is code or a table
 
 # The places where a sentence continues with the same subject, and the words for its speaker.
 _AND = r"(?:and|but|und|aber|y|pero|et|mais|и|а)"
@@ -116,7 +116,7 @@ class Sentence:
         if self.is_question or self.is_reaction or not self._is_long_enough:
             return False
         letters = sum(character.isalpha() or character.isspace() for character in self.text)
-        return letters >= LEAST_LETTERS * len(self.text)
+        return letters >= MIN_LETTERS * len(self.text)
 
     @property
     def is_reaction(self) -> bool:
@@ -129,11 +129,11 @@ class Sentence:
     def _is_long_enough(self) -> bool:
         """True if it has enough words. The minimum is higher if small talk can't be recognized by its words."""
         if is_wide(self.text):
-            return len(self.text) >= (LEAST_LASTING if self.lasts else LEAST_CHARACTERS)
+            return len(self.text) >= (MIN_LASTING if self.lasts else MIN_CHARACTERS)
         if self.language == ENGLISH or self.lasts:
             least = 1 if self.lasts or is_dated(self.text) else 2
-            return len(self.core.split()) >= (2 if self.attribute else LEAST_WORDS) and len(self.terms) >= least
-        return len(self.text.split()) >= LEAST_UNREAD and len(self.terms) >= LEAST_WORDS
+            return len(self.core.split()) >= (2 if self.attribute else MIN_WORDS) and len(self.terms) >= least
+        return len(self.text.split()) >= MIN_UNREAD and len(self.terms) >= MIN_WORDS
 
     @property
     def lasts(self) -> bool:
@@ -301,14 +301,14 @@ def gain(sentence: Sentence, covered: Set[str], weights: dict[str, float]) -> fl
     The sum is exact before it is rounded: it must not depend on the order of a set, nor grow when words are removed.
     """
     new = math.fsum(weights.get(term, 0.0) for term in sentence.terms - covered)
-    return new * sentence.worth / (len(sentence.text.split()) + LEAST_WORDS)
+    return new * sentence.worth / (len(sentence.text.split()) + MIN_WORDS)
 
 
 def information(sentence: Sentence, weights: dict[str, float]) -> float:
     """Return the information in a sentence alone. It grows with length, but less than proportionally."""
     said = math.fsum(weights.get(term, 0.0) for term in sentence.terms)
     alone = 1.0 if sentence.can_be_kept else VAGUE
-    return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + LEAST_WORDS, 0.75)
+    return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + MIN_WORDS, 0.75)
 
 
 def dated(chosen: Iterable[Sentence]) -> str:

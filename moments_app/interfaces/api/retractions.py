@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from moments_app.models import MemoryStream, Retraction
 from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
-from moments_app.provenance.retract import MOST_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
+from moments_app.provenance.retract import MAX_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
 from sessions_app.api.fields import (
@@ -48,7 +48,7 @@ class RetractionInput(PersonQuery):
     sequences = serializers.ListField(
         child=IntegerField(min_value=0, max_value=SEQUENCE_MAX),
         min_length=1,
-        max_length=MOST_TURNS,
+        max_length=MAX_TURNS,
         required=False,
         allow_null=True,
         default=None,
@@ -57,7 +57,7 @@ class RetractionInput(PersonQuery):
     atom_ids = serializers.ListField(
         child=UUIDField(),
         min_length=1,
-        max_length=MOST_TURNS,
+        max_length=MAX_TURNS,
         required=False,
         help_text="Ids of the facts and observations to retract, which must be items that a client or operator wrote "
         "directly.",
@@ -65,7 +65,7 @@ class RetractionInput(PersonQuery):
     entity_ids = serializers.ListField(
         child=UUIDField(),
         min_length=1,
-        max_length=MOST_TURNS,
+        max_length=MAX_TURNS,
         required=False,
         help_text="Ids of tasks, goals and problems to retract.",
     )
@@ -76,7 +76,7 @@ class RetractionInput(PersonQuery):
     reason = TextField(max_length=2_000)
     leave = serializers.ListField(
         child=TextField(max_length=1_000),
-        max_length=MOST_TURNS,
+        max_length=MAX_TURNS,
         required=False,
         default=list,
         help_text="Addresses of answers that should stay in memory even if they repeat retracted turns or items.",
@@ -249,7 +249,7 @@ class ShardRetractionInput(StrictSerializer):
     atom_ids = serializers.ListField(
         child=UUIDField(),
         min_length=1,
-        max_length=MOST_TURNS,
+        max_length=MAX_TURNS,
         required=False,
         help_text="Ids of the shared items to retract.",
     )

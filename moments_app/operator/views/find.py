@@ -18,7 +18,7 @@ from sessions_app.admin.access_log import people_of
 from sessions_app.admin.links import change_url, list_url, marked, turn_url
 from sessions_app.admin.views import OperatorPage, may_see
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.transcript.search import MOST_SESSIONS, Mention
+from sessions_app.transcript.search import MAX_SESSIONS, Mention
 
 SHOWN = 8  # hits of each kind; the list of the kind has all
 EXCERPT = 280  # characters
@@ -81,7 +81,7 @@ class Find(OperatorPage):
         if model is Session:
             by_name = Q(session_id__startswith=asked) | Q(title__icontains=asked)
             named_first = found.annotate(is_named=by_name).order_by("-is_named", *admin.ordering)
-            groups = self._sessions(named_first[:MOST_SESSIONS], words)
+            groups = self._sessions(named_first[:MAX_SESSIONS], words)
         else:
             groups = [[row] for row in found.order_by(*admin.ordering)[: SHOWN + 1]]
         more = list_url(model, **{SEARCH_VAR: asked}) if sum(map(len, groups)) > SHOWN else ""

@@ -55,7 +55,7 @@ def test_structured_content_is_not_kept() -> None:
 
 
 def test_the_oldest_turns_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caches, "MOST_CHARS", 2 * (caches.TURN_CHARS + 100))
+    monkeypatch.setattr(caches, "MAX_CHARS", 2 * (caches.TURN_CHARS + 100))
     kept = KeptTurns()
     for session in range(5):
         kept.items(session, OSLO, [turn(0)], made)

@@ -7,7 +7,7 @@ import pytest
 from moments_app.context import input as caches
 from moments_app.context.budget import fill_budget
 from moments_app.context.input import KeptLayers
-from moments_app.context.item import MOST_CUTS, Item
+from moments_app.context.item import MAX_CUTS, Item
 from moments_app.context.render import FORMATS
 
 LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It is called Nora.")], "moments": []}
@@ -36,7 +36,7 @@ def test_layers_of_deleted_sessions_are_dropped() -> None:
 
 
 def test_the_oldest_layers_are_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caches, "MOST_CHARS", 2 * (caches.ITEM_CHARS + 100))
+    monkeypatch.setattr(caches, "MAX_CHARS", 2 * (caches.ITEM_CHARS + 100))
     kept = KeptLayers()
     for session in range(5):
         kept.keep_under(session, "a", LAYERS)
@@ -56,5 +56,5 @@ def test_a_kept_item_costs_and_cuts_like_a_new_one(form: str) -> None:
             assert [(one.item.text, one.tokens, one.why) for one in filled[0]] == [
                 (one.item.text, one.tokens, one.why) for one in filled[1]
             ]
-            assert len(kept.cuts) <= MOST_CUTS
+            assert len(kept.cuts) <= MAX_CUTS
             assert all(one.tokens == FORMATS[form].tokens("user", Item(one.item.text)) for one in filled[0])

@@ -85,8 +85,8 @@ def test_only_single_letters_and_numbers_name_ended_statements(head: str) -> Non
 
 
 def test_a_huge_range_is_cut_to_the_limit_of_turns() -> None:
-    assert len(parsed("event 0-999999999: x")["turns"]) == formation.MOST_TURNS
-    assert len(parsed("event 1 ends 0-999999999: x")["ends"]) == formation.MOST_ENDED
+    assert len(parsed("event 0-999999999: x")["turns"]) == formation.MAX_TURNS
+    assert len(parsed("event 1 ends 0-999999999: x")["ends"]) == formation.MAX_ENDED
 
 
 def answered(section: StreamSection, *lines: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from moments_app.models.stream import USER_DEFAULTS
 from moments_app.operator.views.find import SHOWN
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
-from sessions_app.transcript.search import MOST_SESSIONS
+from sessions_app.transcript.search import MAX_SESSIONS
 from tests.support.moments import remember
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
@@ -157,7 +157,7 @@ class TestTheOrderOfSessions:
     @pytest.mark.slow
     def test_an_id_is_found_however_many_newer_sessions_have_the_words(self, root: Client, ada: UserProfile) -> None:
         said(ada, "Hello.", "harpsichord-1")
-        flood(ada, MOST_SESSIONS)
+        flood(ada, MAX_SESSIONS)
         assert ">harpsichord-1 of ada<" in page(root, URL, q="harpsichord")
 
 

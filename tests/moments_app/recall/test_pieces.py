@@ -6,7 +6,7 @@ import pytest
 from rapidfuzz.distance import OSA
 
 from moments_app.models import Vocabulary, Word
-from moments_app.recall.query_terms import MOST_EDITS, guessed_terms, tolerated_edits
+from moments_app.recall.query_terms import MAX_EDITS, guessed_terms, tolerated_edits
 from moments_app.recall.term_weights import Term
 from sessions_app.models import UserProfile
 
@@ -37,4 +37,4 @@ def test_every_word_within_the_edit_distance_is_found(ada: UserProfile, letters:
         unknown = Term("word", (f"de:{asked}",), {})
         meant = guessed_terms([unknown], user_id=ada.pk, vocabularies=[vocabulary.pk], is_counted=True)
         assert [term.word for term in meant] == [stem]
-    assert MOST_EDITS == tolerated_edits("a" * 8) > tolerated_edits("a" * 7)
+    assert MAX_EDITS == tolerated_edits("a" * 8) > tolerated_edits("a" * 7)

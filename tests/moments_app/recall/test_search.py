@@ -22,7 +22,7 @@ from moments_app.models import EmbeddingModel, EngineCall, Job, MemoryAtom, Memo
 from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall.query_terms import query_words
-from moments_app.recall.request import MOST_WORDS, RecallRequest
+from moments_app.recall.request import MAX_WORDS, RecallRequest
 from moments_app.recall.results import Result
 from moments_app.recall.search import MOMENT_SHARE, READ_AHEAD, SPARE, Hits, rank, recall
 from moments_app.sessions.settle import Settle
@@ -152,7 +152,7 @@ class TestWhatIsFound:
         }
         for parts in texts.values():
             words = query_words(ada, "", " ".join(parts)).terms
-            assert len(words) == MOST_WORDS == 64
+            assert len(words) == MAX_WORDS == 64
         asked = {term.word for term in query_words(ada, "", " ".join(texts["words"])).terms}
         assert {"word0", "word31", "word368", "word399"} <= asked
 

@@ -147,7 +147,7 @@ class TestAQuietSession:
     def test_more_turns_than_one_call_takes_are_settled_in_parts(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("moments_app.sessions.quiet_sessions.MOST_TURNS", 30)
+        monkeypatch.setattr("moments_app.sessions.quiet_sessions.MAX_TURNS", 30)
         session = talk(ada, 100)
         assert settle(session).status == Job.Status.COMPLETED
         assert (session.status, session.last_moment_message_idx, session.last_formation_sequence) == ("active", 29, 29)

@@ -149,7 +149,7 @@ def test_settling_together_writes_the_same_as_settling_separately(
 ) -> None:
     converse(ada)
     converse(bo)
-    monkeypatch.setattr("moments_app.sessions.settle.MOST_SESSIONS", 1)
+    monkeypatch.setattr("moments_app.sessions.settle.MAX_SESSIONS", 1)
     settle_all(bo)
     monkeypatch.undo()
     assert settle_all(ada) == 1
@@ -187,7 +187,7 @@ def test_many_sessions_take_few_more_queries_than_one(ada: UserProfile, bo: User
 
 @pytest.mark.slow
 def test_the_size_of_a_batch_is_limited(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moments_app.sessions.quiet_sessions.MOST_TURNS", 9)
+    monkeypatch.setattr("moments_app.sessions.quiet_sessions.MAX_TURNS", 9)
     for number in range(5):
         talk(ada, 4, session_id=f"s{number}")
     assert settle_all() == 3

@@ -221,9 +221,9 @@ def test_a_process_caches_recently_written_lines_of_a_few_people(
     known.add({ada.pk: said.hashes})
     assert known.have(quoted) and known.have(said)
     assert not known.have(platform_text.ServedTexts(ada.pk, [LONGER, SAID], [SAID]))
-    known.add({ada.pk + other: said.hashes for other in range(1, platform_text.MOST_PEOPLE + 1)})
+    known.add({ada.pk + other: said.hashes for other in range(1, platform_text.MAX_PEOPLE + 1)})
     assert not known.have(said)
-    known.add({ada.pk: dict.fromkeys(range(platform_text.MOST_LINES), False)})
+    known.add({ada.pk: dict.fromkeys(range(platform_text.MAX_LINES), False)})
     known.add({ada.pk: said.hashes})
     assert known.have(said) and known._people.get(ada.pk) == said.hashes
     monkeypatch.setattr(platform_text, "TRUSTED_SECONDS", 0)

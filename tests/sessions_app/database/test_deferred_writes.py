@@ -60,7 +60,7 @@ def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyP
 
 
 def test_failed_items_stay_first_and_the_oldest_are_dropped_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "MOST_WAITING", 3)
+    monkeypatch.setattr(deferred_writes, "MAX_WAITING", 3)
 
     def meanwhile() -> None:
         behind.note(4)

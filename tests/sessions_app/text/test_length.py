@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.tokens import COUNTS, texts
 from sessions_app.text.length import estimate_tokens
 
-MOST_SHORT = 0.9  # the minimum ratio of the estimate to a real count
+MAX_SHORT = 0.9  # the minimum ratio of the estimate to a real count
 REAL = json.loads(COUNTS.read_text())
 # The definition of the estimate: the weight of each match of a pattern, in hundredths.
 WEIGHTS = {
@@ -41,7 +41,7 @@ TEXTS = (
 def test_row_14_the_estimate_is_at_most_a_tenth_below_a_real_tokenizer(name: str) -> None:
     assert set(REAL) == set(texts())
     estimate = estimate_tokens(texts()[name])
-    assert MOST_SHORT * max(REAL[name]) <= estimate <= 1.2 * max(REAL[name])
+    assert MAX_SHORT * max(REAL[name]) <= estimate <= 1.2 * max(REAL[name])
 
 
 def weighed(text: str) -> int:

@@ -20,7 +20,7 @@ from memory_platform.client.errors import Refused
 from memory_platform.client.messages import Said
 
 PAGE = 200  # facts, or changes of a fact
-MOST_RESULTS = 100  # of a search
+MAX_RESULTS = 100  # of a search
 FACT = "rem://atoms/"
 
 Results = dict[str, list[dict[str, Any]]]
@@ -75,7 +75,7 @@ class Memory:
             top_k: The maximum number of results, up to 100.
         """
         memory = self._of(**filters)
-        found = memory.search(query, match_count=min(top_k, MOST_RESULTS))["results"]
+        found = memory.search(query, match_count=min(top_k, MAX_RESULTS))["results"]
         return {
             "results": [
                 {
