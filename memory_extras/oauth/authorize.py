@@ -7,7 +7,7 @@ from django import forms
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from rest_framework.exceptions import ValidationError as RefusedByApi
 
-from memory_extras.oauth.consent import Asked, ConsentPage, GrantForm
+from memory_extras.oauth.consent_page import Asked, ConsentPage, GrantForm
 from memory_extras.oauth.models import Consent
 from memory_extras.oauth.views import is_on
 from sessions_app.admin.applications import are_several

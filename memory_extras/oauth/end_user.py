@@ -20,7 +20,7 @@ from django.views.generic import View
 from memory_extras.oauth import openid
 from memory_extras.oauth.audiences import MCP, audience_named, resource_of
 from memory_extras.oauth.conf import current
-from memory_extras.oauth.consent import Asked, ConsentPage, GrantForm
+from memory_extras.oauth.consent_page import Asked, ConsentPage, GrantForm
 from memory_extras.oauth.models import Consent
 from memory_extras.oauth.views import of_the_site
 from sessions_app.models import Application, Event, UserProfile

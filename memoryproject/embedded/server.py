@@ -159,7 +159,6 @@ def _start(directory: Path) -> Path:
     while time.monotonic() < deadline:
         # Children of a killed server may hold its shared memory for a moment, and recovery may take longer than the
         # library waits. Both problems pass, so such a failure is retried.
-        # library waits. Both problems pass, so such a failure is retried.
         with suppress(subprocess.SubprocessError, AssertionError):
             _start_once(directory)
         if socket := running_socket(directory):

@@ -1,4 +1,4 @@
-"""Divide turns into moments: the engine's input, its answer, and the moments made from it.
+"""Prepare turns for the engine, which divides them, and make moments from its answer.
 
 Builds, rebuilds and settlings use this module. Turns with a draft of a formation are not sent to an engine again.
 """
