@@ -941,13 +941,13 @@ def load(environment: Mapping[str, str]) -> Settings:
 
 
 def _read_files(folder: Path) -> dict[str, str]:
-    """Return the text of each file in a folder, without the line break at its end. Skip hidden files and folders.
+    """Return the text of each file, without the line break at its end. Skip folders and names with a period.
 
     Raises:
         ImproperlyConfigured: The folder or a file can't be read.
     """
     try:
-        files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        files = [path for path in folder.iterdir() if path.is_file() and "." not in path.name]
         return {path.name: path.read_text(encoding="utf-8").rstrip("\r\n") for path in files}
     except (OSError, UnicodeDecodeError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else "a file is not UTF-8 text"

@@ -53,6 +53,8 @@ timeout = 60  # seconds without a heartbeat after which a worker is replaced
 loglevel = CONF.log_level.lower()
 control_socket_disable = True
 preload_app = True  # the workers share its memory
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (the server makes files without names in it)
+worker_tmp_dir = str(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None  # heartbeats must not wait for a slow disk
 
 
 def on_starting(server: Any) -> None:

@@ -35,6 +35,11 @@ def test_each_container_has_known_settings_and_a_known_command() -> None:
     assert set(re.findall(r"ENV .*?(DATA_DIR)=", DOCKERFILE)) <= known
 
 
+def test_containers_that_call_the_model_get_its_key() -> None:
+    with_key = {name for name, service in OURS.items() if "ENGINE__API_KEY" in _secrets(service)}
+    assert with_key == {"migrate", "web", "worker"}  # commands run in `migrate`
+
+
 def test_the_web_container_serves_with_our_configuration() -> None:
     _, _, configuration, _, _, application = OURS["web"]["command"]
     assert find_spec(configuration.removeprefix("python:")) and find_spec(application)

@@ -401,9 +401,6 @@ def refuse_corrected(user_id: int, corrections: CorrectionState) -> None:
         corrections: the state of the person's corrections before the claim read anything.
 
     Raises:
-        Moved: there was a correction in the meantime.
-
-    Raises:
         Moved: facts were corrected, or a correction was undone, since the claim.
     """
     user = UserProfile.objects.locked().get(pk=user_id)

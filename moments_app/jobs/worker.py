@@ -259,7 +259,7 @@ def recover_jobs(*, idle: str = "") -> Recovered:
         idle: the name of an idle worker: jobs that it seems to run were lost with its connection.
     """
     gone = [name for name in Job.objects.workers() if name == idle or is_gone(name)]
-    stale = list(Job.objects.stale(gone).select_for_update(skip_locked=True))
+    stale = list(Job.objects.stale(gone).select_for_update(skip_locked=True, no_key=True))
     dead = [job for job in stale if job.attempts >= settings.JOBS.max_attempts]
     alive = [job for job in stale if job.attempts < settings.JOBS.max_attempts]
     begun_again = sum(process.recover() for process in processes())

@@ -90,18 +90,24 @@ class EmbedInput(ProcessInput):
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The number of texts whose vectors or rejections were written, and the number of rejected texts."""
+class Embedded:
+    """The result of a run.
 
-    texts: int
-    refused: int
+    Args:
+        made: the vectors and rejections.
+        written: the number of texts whose vectors or rejections are already written; None if the commit writes them.
+    """
+
+    made: Vectors
+    written: int | None = None
 
 
-class Embed(Process[EmbedInput, Kept]):
+class Embed(Process[EmbedInput, Embedded]):
     """Creates the vectors of a batch of texts.
 
-    The vectors are written before the commit. So the commit holds no lock of a text while it waits for the requests
-    that have joined the job, and can't cause a deadlock.
+    The commit writes the vectors of turns, because it also moves the session's counter. Vectors of memories are written
+    before the commit. So the commit holds no lock of a text while it waits for the requests that have joined the job,
+    and can't cause a deadlock.
     """
 
     name = "embed"
@@ -143,8 +149,8 @@ class Embed(Process[EmbedInput, Kept]):
             return _memories_of(job, model, size)
         return found
 
-    def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> Kept:
-        """Call the endpoint and write the vectors. If some calls fail, write the vectors of the others.
+    def think(self, input: EmbedInput, engine: "Embedder", progress: Progress) -> Embedded:
+        """Call the endpoint, and write the vectors of memories. If some calls fail, write the vectors of the others.
 
         Raises:
             ClaimLost: another worker took over the job, or the job was canceled.
@@ -152,13 +158,15 @@ class Embed(Process[EmbedInput, Kept]):
         """
         progress(0, len(input.texts))
         answered = vectors_in_parallel(input.texts, engine, progress)
-        kept = save_received(input.model, answered.made, input.job)
+        if input.session and not answered.error:
+            return Embedded(answered.made)
+        written = save_received(input.model, answered.made, None if input.session else input.job)
         if answered.error:
             raise answered.error
-        return kept
+        return Embedded(answered.made, written)
 
-    def commit(self, job: Job, input: EmbedInput, answer: Kept) -> None:
-        """Complete the job. If texts were added while it was open, queue the next one.
+    def commit(self, job: Job, input: EmbedInput, answer: Embedded) -> None:
+        """Write the vectors of turns, and complete the job. If texts were added while it was open, queue the next one.
 
         Raises:
             ClaimLost: another worker took over the job, the job was canceled, or the session was deleted.
@@ -175,8 +183,9 @@ class Embed(Process[EmbedInput, Kept]):
             if not job.is_claimed():  # after waiting for the requests that have joined the job
                 raise ClaimLost
             is_more |= isinstance(_memories_of(job, input.model, 1), EmbedInput)
-        embedded = answer.texts - answer.refused
-        job.complete({"embedded": embedded, "refused": answer.refused, "model": str(input.model)})
+        written = write(input.model, answer.made) if answer.written is None else answer.written
+        refused = sum(isinstance(vector, str) for _text, vector in answer.made)
+        job.complete({"embedded": written - refused, "refused": refused, "model": str(input.model)})
         if is_more:
             about = {"session": job.session} if job.session else whose_memories(job)
             Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
@@ -398,8 +407,14 @@ def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Ski
 # --- writing ---
 
 
-def save_received(model: EmbeddingModel, made: Vectors, job: Job | None = None) -> Kept:
+def save_received(model: EmbeddingModel, made: Vectors, job: Job | None = None) -> int:
     """Write the vectors and rejections that the endpoint returned, in a transaction of their own.
+
+    Args:
+        job: the job of the run, if the texts are memories.
+
+    Returns:
+        The number of texts that still exist unchanged.
 
     Raises:
         ClaimLost: another worker took over the job, or the job was canceled.
@@ -408,7 +423,7 @@ def save_received(model: EmbeddingModel, made: Vectors, job: Job | None = None) 
         UserProfile.objects.hold({text.user_id for text, _vector in made if text.user_id is not None})
         if job and not job.is_claimed(waits=False):
             raise ClaimLost
-        return Kept(write(model, made), sum(isinstance(vector, str) for _text, vector in made))
+        return write(model, made)
 
 
 @transaction.atomic

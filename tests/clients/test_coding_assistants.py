@@ -135,9 +135,11 @@ def test_a_prompt_that_nothing_fits_gets_nothing(hook: Callable[..., Ran], key: 
     assert shown(hook(prompt("Fix the failing test in tests/test_auth.py"))) == ""
 
 
-def test_the_sessions_own_turns_are_not_repeated(hook: Callable[..., Ran]) -> None:
+def test_the_sessions_own_turns_are_not_repeated(hook: Callable[..., Ran], key: str) -> None:
+    remembered(hook, key, "The kiln controller was installed in March.")
     hook(prompt("The kiln controller speaks Modbus on port 5020."))
-    assert shown(hook(prompt("Which port does the kiln controller use?", turn="t2"))) == ""
+    told = shown(hook(prompt("Which port does the kiln controller use?", turn="t2")))
+    assert "installed in March" in told and "5020" not in told
 
 
 def test_a_users_key_needs_no_user(hook: Callable[..., Ran], bo: UserProfile) -> None:

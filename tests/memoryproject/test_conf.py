@@ -105,6 +105,7 @@ def test_settings_are_read_from_files_of_their_names(tmp_path: Path) -> None:
     (tmp_path / "ENGINE__API_KEY").write_text("sk engine")
     (tmp_path / "..data").mkdir()  # as in a mounted Kubernetes secret
     (tmp_path / ".hidden").write_text("x")
+    (tmp_path / "redhat.repo").write_text("x")  # Podman adds it to the folder of a container's secrets
     found = conf.load({"SECRETS_DIR": str(tmp_path)})
     assert found.secret_key.get_secret_value() == "sk-marked"
     assert found.engine.api_key.get_secret_value() == "sk engine"

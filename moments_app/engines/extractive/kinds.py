@@ -27,6 +27,7 @@ INSTRUCTION, OTHER = "instruction", "other"  # how to answer; any lasting inform
 START = 48  # characters at the start that are searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
+_OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 _PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in lines_of("own_kinds")}
 # The extra weight of lasting information compared to events, by how long it stays true and useful.
@@ -105,7 +106,7 @@ def is_of_speaker(text: str, language: str) -> bool:
     if language != ENGLISH:
         return not set(words_of("first_person", language)).isdisjoint(words(text))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
-    return bool(_FIRST_PERSON.search(text[:START])) and not is_everybodys
+    return bool(_FIRST_PERSON.search(text[:START])) and not is_everybodys and not _OF_LISTENER.match(text)
 
 
 def is_instruction(text: str) -> bool:

@@ -23,7 +23,6 @@ from moments_app.engines.extractive.kinds import (
 from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences
 from moments_app.engines.statements import is_question, is_unreal, statement_of
 from moments_app.engines.statements.dates import is_dated, with_dates
-from moments_app.engines.statements.said import SPEAKER
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
@@ -37,6 +36,8 @@ MIN_LASTING = 4  # minimum in such a script for a sentence with lasting informat
 MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; less is code or a table
 
 # The places where a sentence continues with the same subject, and the words for its speaker.
+# "Maria: Hey John!", as in a transcript of two people. A single letter is no name: "Q: Who? A: Me."
+_SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
 _AND = r"(?:and|but|und|aber|y|pero|et|mais|и|а)"
 _PIECE = re.compile(rf"(?<=[,;，；])(?=.)|(?=\s{_AND}\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
@@ -244,7 +245,7 @@ def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
 
     A name from the application takes precedence.
     """
-    matches = [None if turn.name or turn.role == "tool" else SPEAKER.match(turn.content) for turn in turns]
+    matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
         (Speaker(match[1], is_named=True), turn.content[match.end() :])

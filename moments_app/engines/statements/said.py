@@ -25,7 +25,7 @@ HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationsh
 ENGLISH = "en"
 USER = "User"
 # "Nora: I live in Oslo", as in transcripts and quotes.
-SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
+SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?): (?=\S)")
 # First-person forms are replaced by "I", so that the patterns for names such as "Nora" match.
 _SHORT = [
     (re.compile(short), long)

@@ -105,6 +105,17 @@ def test_missing_vectors_and_refused_texts_are_counted(
     assert found['memory_vectors_refused{kind="moment"}'] == missing
 
 
+def test_the_size_of_a_database_is_a_metric_if_only_logins_may_connect(service: Api) -> None:
+    everybody = f'CONNECT ON DATABASE "{connection.settings_dict["NAME"]}"'
+    with connection.cursor() as cursor:
+        cursor.execute(f"REVOKE {everybody} FROM PUBLIC")
+    try:
+        assert figures(service)["memory_database_bytes"] > 1_000_000
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"GRANT {everybody} TO PUBLIC")
+
+
 def test_the_state_of_the_site_and_restarts_are_metrics(service: Api) -> None:
     told = {"state": "degraded", "previous": "up", "since": timezone.now().isoformat(), "reasons": ["Slow."]}
     Event.objects.create(type="state_changed", actor="watch", payload=told)

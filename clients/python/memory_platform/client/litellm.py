@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from litellm.constants import REDACTED_BY_LITELLM
 from litellm.integrations.custom_logger import CustomLogger
 
 from memory_platform.client import AsyncMemory
@@ -55,6 +56,8 @@ class MemoryCallback(CustomLogger):
             return
         messages = kwargs["messages"]
         said = {"user": newest_message(messages), "assistant": response_obj.choices[0].message.content or ""}
+        if REDACTED_BY_LITELLM in said.values():  # `litellm.turn_off_message_logging` is set
+            return
         call = kwargs["litellm_call_id"]
         turns = [
             {"role": role, "content": text, "external_id": f"{call}:{role}"} for role, text in said.items() if text
