@@ -24,7 +24,7 @@ from benchmarks.stored import StoredConversation, let_a_minute_pass, let_an_hour
 
 TOKENS = 1_000
 PROMPTS = sorted((Path(__file__).parent / "samples/prompts").glob("*.txt"))
-TITLE = "Messages that memory fits"
+TITLE = "Results that fit the message"
 COLUMNS = [
     "conversation",
     "questions",

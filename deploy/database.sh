@@ -1,6 +1,6 @@
 #!/bin/sh
 # Creates the database, its owner, and the logins of web servers and workers. None of these roles is a superuser. Run this
-# script once, as a database administrator. The passwords are those of the URLs in SECRETS_DIR (deploy/secrets.sh).
+# script once, as a database administrator. It reads the passwords from the URLs that deploy/secrets.sh writes to SECRETS_DIR.
 set -eu
 
 password() { sed 's|^[^:]*://[^:]*:\([^@]*\)@.*|\1|' "${SECRETS_DIR:-/run/secrets}/$1"; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Creates the folder `secrets` for compose.yaml, with a new secret key and new database passwords. Containers read the files
-# with their own users, so every user may read the files, but only their owner may open the folder.
+# Creates the folder `secrets` for compose.yaml, with a new secret key and new database passwords. The files are readable by
+# all users, because each container runs as its own user. On the host, only the owner of the folder can open it.
 set -eu
 
 new() { openssl rand -hex 32; }

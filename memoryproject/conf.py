@@ -1,9 +1,9 @@
 """The settings that an operator may change. They are typed, and validated when a process starts.
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field. A field of a group
-is `GROUP__FIELD`. It can also be a file of that name in `SECRETS_DIR`. A wrong value or an unknown name stops every
-command, the web server and the worker, with a sentence that names it. A removed setting causes a warning. `manage.py
-settings_table` generates `docs/settings.md`.
+is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. A wrong value or an unknown name stops
+every command, the web server and the worker, with a sentence that names it. A removed setting causes a warning.
+`manage.py settings_table` generates `docs/settings.md`.
 
 An extra adds settings by a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
@@ -196,7 +196,7 @@ class MomentBuilderSettings(Group):
 
     @property
     def reload_limit(self) -> int:
-        """The default maximum of turns in a reload. It is never lower than the number that a build may leave live."""
+        """The default maximum number of turns in a reload. A build never leaves more turns live."""
         return max(self.load_max_messages, self.lag(self.message_threshold))
 
 
@@ -608,7 +608,7 @@ class LimitSettings(Group):
 
 
 class DailyLimitSettings(Group):
-    """Daily limits of each key and application, per UTC day. Limits set in the admin take precedence."""
+    """Limits of each key and application per UTC day. Limits set in the admin take precedence."""
 
     key_requests: int = Field(
         0,
@@ -737,8 +737,8 @@ class Settings(Group):
     )
     secrets_dir: Path | None = Field(
         None,
-        description="Folder with files for settings that are secret. Each file has the name of a setting, such as "
-        "`SECRET_KEY`, and contains the setting's value.",
+        description="Folder with one file for each secret setting. The file has the setting's name, such as "
+        "`SECRET_KEY`, and contains its value.",
     )
     database_url: str = Field(
         "",

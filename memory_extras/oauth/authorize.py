@@ -1,4 +1,4 @@
-"""The consent page of operators, who grant an assistant access to any person's memory."""
+"""The consent page for operators, who can grant an assistant access to any person's memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from sessions_app.models.application import DEFAULT
 
 
 class PersonForm(GrantForm):
-    """The access that an operator grants, and to whose memory."""
+    """The person whose memory the assistant may use, and the granted scopes and duration."""
 
     user_id = forms.CharField(label="User", max_length=PUBLIC_ID_MAX)
     application = forms.ModelChoiceField(Application.objects.all(), required=False)

@@ -33,7 +33,7 @@ DAYS_MOST = 365  # maximum duration of a grant
 
 
 class OAuthSettings(Group):
-    """Settings of assistants that request access, and of the OpenID provider where end users log in to grant it."""
+    """Settings for assistants that request access, and for the OpenID provider where end users log in."""
 
     site: str = Field(
         "",
@@ -60,7 +60,7 @@ class OAuthSettings(Group):
         description="Claim of the ID token that contains the end user's `user_id`.",
     )
     openid_application: str = Field(
-        "", description="Application that the end users belong to. If unset, the first application is used."
+        "", description="Application of the end users. If unset, the first application is used."
     )
 
     @model_validator(mode="after")
@@ -94,7 +94,7 @@ def extend(settings: dict[str, Any]) -> None:
     apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # it registers its admin pages first
     settings |= {f"OAUTH2_PROVIDER_{kind}_MODEL": model for kind, model in MODELS.items()}
     settings["OAUTH2_PROVIDER"] = provider(settings[NAME])
-    # They log each clean-up, parts of requests, and the secrets of logins.
+    # Below this level, they log each cleanup, parts of requests, and the secrets of logins.
     settings["LOGGING"]["loggers"] |= {name: {"level": "WARNING"} for name in ("oauth2_provider", "authlib")}
     add_tab("oauth.assistant", Entry("assistant", "assistants", "smart_toy"), beside="sessions_app.apikey")
 

@@ -1,4 +1,4 @@
-"""What a request for access asks for, and the consent page's logic, for operators and for end users."""
+"""The base of the consent pages for operators and end users: validate an assistant's request, and grant or deny it."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -78,7 +78,7 @@ class ConsentPage(View):
 
     Attributes:
         form_class: The form with the granted access.
-        granter: Who uses the page, in a sentence.
+        granter: The subject of the error message that reports a denial.
     """
 
     form_class: ClassVar[type[GrantForm]] = GrantForm
@@ -99,7 +99,7 @@ class ConsentPage(View):
 
     @property
     def may_redirect(self) -> bool:
-        """Whether the page may redirect to the assistant automatically. Otherwise, it has only a link."""
+        """Return whether the page may redirect to the assistant automatically. Otherwise, it has only a link."""
         return True
 
     def answered(self, answer: Callable[[Asked], HttpResponse]) -> HttpResponse:
@@ -120,7 +120,7 @@ class ConsentPage(View):
         """Return the access that the URL requests.
 
         Raises:
-            FatalClientError: An error that the assistant may not see.
+            FatalClientError: An error that must not be sent to the assistant.
             OAuthToolkitError, ToldAssistant: The request can't be granted.
         """
         given = {name: values for name, values in self.request.GET.lists() if values}
@@ -148,7 +148,7 @@ class ConsentPage(View):
         return request
 
     def shown(self, asked: Asked, form: GrantForm | None = None) -> HttpResponse:
-        """Show the request, with the form if the visitor may grant access."""
+        """Show the request, with a form if the visitor may grant access."""
         form = form or self.form_class(scopes=asked.scopes)
         return self.page(
             status=400 if form.is_bound else 200,
@@ -160,7 +160,7 @@ class ConsentPage(View):
         )
 
     def decided(self, asked: Asked) -> HttpResponse:
-        """Grant or deny access, as the form says."""
+        """Grant or deny access, depending on the form."""
         if "allow" not in self.request.POST:
             raise ToldAssistant("access_denied", f"{self.granter} denied the request.")
         form = self.form_class(self.request.POST, scopes=asked.scopes)

@@ -32,7 +32,7 @@ STARTED, FINISHED = "oauth_started", "oauth_login"  # cookies
 LOGIN_SECONDS = 600
 QUERY_MOST = 2_500  # characters of a request, which must fit into a cookie
 GRANTED = "assistant_authorized"
-PERSON = "person"  # as an actor. The log and the grant name the person by other columns, which an erasure clears
+PERSON = "person"  # actor of events and grants. Other columns identify the person, and an erasure clears them
 
 
 def _read(request: HttpRequest, cookie: str) -> Any:
@@ -51,7 +51,7 @@ def _write(response: HttpResponse, cookie: str, content: Any) -> None:
         path=reverse("oauth2_provider:authorize"),
         secure=current().site.startswith("https:"),
         httponly=True,
-        samesite="Lax",  # the provider leads back here
+        samesite="Lax",  # the provider redirects back here
     )
 
 
@@ -68,14 +68,14 @@ def _application() -> Application:
     """Return the end users' application.
 
     Raises:
-        UnknownApplication: The settings name one that doesn't exist.
+        UnknownApplication: The settings name an application that doesn't exist.
     """
     name = current().openid_application
     return Application.objects.named(name) if name else Application.objects.get(pk=DEFAULT)
 
 
 class EndUserPage(ConsentPage):
-    """The base of the pages. Requests for anything other than MCP go to the operators' page."""
+    """The base class of the pages. Requests for other audiences than MCP are redirected to the operators' page."""
 
     granter = "The end user"
     is_new = False  # whether the end user has no memory yet
@@ -89,10 +89,10 @@ class EndUserPage(ConsentPage):
 
     @property
     def may_redirect(self) -> bool:
-        return self.user_id is not None  # otherwise, anybody could use this site to redirect people elsewhere
+        return self.user_id is not None  # otherwise, this page would be an open redirect
 
     def answered(self, answer: Callable[[Asked], HttpResponse]) -> HttpResponse:
-        """Respond to a request. If the settings name an unknown application, say so."""
+        """Respond to a request. If the settings name an unknown application, show an error."""
         try:
             return super().answered(answer)
         except UnknownApplication as error:
@@ -149,7 +149,7 @@ class OwnConsent(EndUserPage):
 
 @method_decorator(of_the_site, name="dispatch")
 class Login(EndUserPage):
-    """Leads to the provider, if the assistant's request is valid."""
+    """Redirects to the provider, if the assistant's request is valid."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
         return self.answered(self._started)
@@ -189,7 +189,7 @@ class Callback(EndUserPage):
     def _ended(self, given: QueryDict, started: dict[str, str]) -> HttpResponse:
         code = given.get("code", "")
         if not code:
-            logger.warning("an end user came back without a login", code=given.get("error", ""))
+            logger.warning("an end user returned without a login", code=given.get("error", ""))
             raise openid.LoginCancelled("You did not log in.")
         if given.get("iss", current().openid_issuer) != current().openid_issuer:
             raise openid.LoginFailed("Your login could not be verified. Try again.")
@@ -201,7 +201,7 @@ class Callback(EndUserPage):
 
 @method_decorator(of_the_site, name="dispatch")
 class Logout(View):
-    """Ends the end user's login. The provider asks for the password at the next one."""
+    """Ends the end user's login. At the next login, the provider asks for the password again."""
 
     def post(self, request: HttpRequest) -> HttpResponse:
         query = request.GET.copy()

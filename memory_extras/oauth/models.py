@@ -1,8 +1,8 @@
 """Assistants with their grants, codes and tokens.
 
-A consent is a grant by an operator or by the person: an API key for one person that expires, and is limited, listed and
-revoked like any other key. The text of the key is never issued. Codes and tokens represent it, and are stored as
-hashes.
+A consent is a grant by an operator or an end user. It has an API key for one person. This key expires, and is limited,
+listed and revoked like any other key, but the platform never issues its text. Codes and tokens represent the key, and
+are stored as hashes.
 """
 
 import secrets
@@ -161,7 +161,7 @@ class ConsentManager(models.Manager["Consent"]):
 
         Args:
             ends_at: When the grant ends, however often its tokens are renewed.
-            by: operator:…, or person.
+            by: The actor: `operator:…` or `person`.
         """
         ApiKey.objects.filter(consent__code__used_at=None, consent__code__expires__lt=timezone.now()).delete()
         clear_expired()
@@ -171,7 +171,7 @@ class ConsentManager(models.Manager["Consent"]):
 
 
 class Consent(models.Model):
-    """A grant of access to one person's memory, given to an assistant."""
+    """A grant that gives an assistant access to one person's memory."""
 
     key = models.OneToOneField(ApiKey, on_delete=models.CASCADE, related_name="consent")
     assistant = models.ForeignKey(Assistant, on_delete=models.CASCADE, related_name="consents")

@@ -23,13 +23,13 @@ logger = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 CALLBACK = "/authorize/callback"
-SECONDS = 5  # timeout for a connection, and for each wait for data
+SECONDS = 5  # timeout for connecting, and for each read
 TOTAL_SECONDS = 10  # maximum time that a page waits for the provider
-AT_ONCE = 2  # logins of a web process that wait for the provider; others need its threads
-BUSY_SECONDS = 2  # maximum wait for one of these places
+AT_ONCE = 2  # maximum calls to the provider per web process, so that other requests have threads
+BUSY_SECONDS = 2  # maximum wait until such a call can start
 CACHE_SECONDS = 3_600  # for the discovery document. Unknown signing keys are fetched immediately
 LEEWAY = 60  # seconds by which the provider's clock may differ
-# Only signatures with a public key, whatever else the discovery document lists.
+# Accept only signatures with a public key, even if the discovery document lists others.
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 METHODS = ["client_secret_basic", "client_secret_post"]  # in order of preference
 ENDPOINTS = ["authorization_endpoint", "token_endpoint", "jwks_uri"]
@@ -56,7 +56,7 @@ class LoginCancelled(LoginFailed):
 
 
 class ProviderUnavailable(LoginFailed):
-    """The provider did not respond, or not correctly."""
+    """The provider did not respond, or its response was invalid."""
 
     status = 503
 
@@ -129,7 +129,7 @@ def _id_in(claims: Mapping[str, Any]) -> str:
         user_id = ""
     if not user_id or (name == "email" and claims.get("email_verified") is not True):
         logger.warning("an ID token has no usable user id", claim=name)
-        raise LoginFailed("Your login has no name that can be used here. Ask your administrator for help.")
+        raise LoginFailed("Your login has no usable user id. Ask your administrator for help.")
     return user_id
 
 
@@ -138,7 +138,7 @@ def _callback() -> str:
 
 
 def _client() -> Any:
-    """Return Authlib's client of the provider. The client caches the provider's signing keys."""
+    """Return Authlib's client for the provider. The client caches the provider's signing keys."""
     group = current()
     if (client := _clients.get(group)) is None:
         client = _discovered(group)
@@ -150,7 +150,7 @@ def _discovered(group: OAuthSettings) -> Any:
     """Read the provider's discovery document, and return a client.
 
     Raises:
-        NotUsable: The document is about another issuer, or the provider can't be used.
+        NotUsable: The document is for another issuer, or the provider can't be used.
     """
     from authlib.integrations.django_client import DjangoOAuth2App
     from authlib.integrations.requests_client import OAuth2Session
@@ -162,7 +162,7 @@ def _discovered(group: OAuthSettings) -> Any:
         answer.raise_for_status()
         found = answer.json()
     if found["issuer"] != group.openid_issuer:
-        raise NotUsable("the discovery document is about another issuer")
+        raise NotUsable("the discovery document is for another issuer")
     if not all(_is_safe(found[name]) for name in ENDPOINTS):
         raise NotUsable("an endpoint doesn't use HTTPS")
     offered = found.get("token_endpoint_auth_methods_supported", METHODS)
@@ -193,7 +193,7 @@ def _is_safe(url: str) -> bool:
 
 
 def _called(call: Callable[[], Result]) -> Result:
-    """Return the result of a call to the provider, within `TOTAL_SECONDS`. Hold no database connection meanwhile.
+    """Call the provider, within `TOTAL_SECONDS`. Close the database connection before the call.
 
     Raises:
         LoginFailed: The call failed. The log has the reason.
@@ -203,13 +203,13 @@ def _called(call: Callable[[], Result]) -> Result:
         raise ProviderUnavailable("Too many people are logging in at the moment. Try again.")
     try:
         return _executor.submit(_and_release, call).result(TOTAL_SECONDS)
-    except OSError as error:  # also a timeout
+    except OSError as error:  # including a timeout
         logger.warning("the OpenID provider is not available", error=type(error).__name__)
         raise ProviderUnavailable("The login service of your organization doesn't respond. Try again.") from None
     except NotUsable as error:
         logger.error("the OpenID provider can't be used", why=str(error))
-        raise ProviderUnavailable("Nobody can log in at the moment. Ask your administrator for help.") from None
-    except Exception as error:  # of Authlib, joserfc, and those that a malformed response causes
+        raise ProviderUnavailable("Login is not possible at the moment. Ask your administrator for help.") from None
+    except Exception as error:  # from Authlib or joserfc, or caused by a malformed response
         code = getattr(error, "error", "")  # such as invalid_client
         logger.warning("a login at the OpenID provider failed", error=type(error).__name__, code=code)
         raise LoginFailed("Your login could not be verified. Try again.") from None

@@ -1,8 +1,8 @@
 """Hook for Claude Code, Codex and Cursor: recall memory for a prompt, and store the prompt and the answer.
 
-An assistant runs this program with an event as JSON on standard input. For a prompt, the program prints the memory that
-fits the prompt as JSON; if nothing fits, it prints nothing. It never blocks the assistant: it exits with 0 after at
-most `SECONDS`, and reports a failure in one line on standard error.
+An assistant runs this program with an event as JSON on standard input. If the event is a prompt, the program searches
+memory. It prints the results that fit the prompt as JSON, or nothing if none fits. The program never blocks the
+assistant: it exits with 0 after at most `SECONDS`, and reports failures in one line on standard error.
 
 It needs Python 3.9 or later and no packages. The environment variables MEMORY_URL, MEMORY_API_KEY and MEMORY_USER
 configure it.
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-SECONDS = 4.0  # until the program gives up
-CALL_SECONDS = 1.8  # for a response
+SECONDS = 4.0  # after which the program exits
+CALL_SECONDS = 1.8  # timeout of a call
 QUERY_CHARS = 1_000  # of a prompt that are used to search memory
 MAX_CHARS = 100_000  # of a stored text; the API accepts 200,000
 TOKENS = 1_000  # of recalled memory
@@ -39,7 +39,7 @@ class Event:
         session: the assistant's id of the conversation.
         turn: the assistant's id of the prompt that is being answered; blank if it has none.
         is_prompt: whether the user wrote the text.
-        is_cursors: whether the event is in Cursor's format, and not in the format of Claude Code and Codex.
+        is_cursors: whether the event has Cursor's format, not the format of Claude Code and Codex.
     """
 
     session: str
@@ -52,7 +52,7 @@ class Event:
 def read_event(data: dict[str, Any]) -> Event | None:
     """Return the event, or None if it has no text of a user or an assistant."""
     name = data.get("hook_event_name", "")
-    is_prompt = name in PROMPTS and data.get("source") != "system"  # the system's are notifications, not prompts
+    is_prompt = name in PROMPTS and data.get("source") != "system"  # "system" sends notifications
     text = data.get("prompt" if is_prompt else ANSWERS.get(name, "")) or ""
     if not text.strip():
         return None
@@ -62,7 +62,7 @@ def read_event(data: dict[str, Any]) -> Event | None:
 
 
 def recall(event: Event) -> str:
-    """Return the memory that fits a prompt; blank if none does. The assistant knows the session's own turns."""
+    """Return memory that fits a prompt, or a blank string. Leave out the session's turns, which the assistant has."""
     asked = {
         "session_id": event.session,
         "query": event.text[:QUERY_CHARS],
@@ -108,14 +108,14 @@ def call(path: str, body: dict[str, Any]) -> Any:
 
 
 def show(event: Event, memory: str) -> None:
-    """Print memory in the format of the assistant."""
+    """Print memory in the assistant's format."""
     inner = {"hookEventName": "UserPromptSubmit", "additionalContext": memory}
     of_cursor = {"continue": True, "additional_context": memory}
     print(json.dumps(of_cursor if event.is_cursors else {"hookSpecificOutput": inner}), flush=True)
 
 
 def handle(event: Event) -> list[str]:
-    """Recall for a prompt, then store the event. Return the failures."""
+    """Recall memory if the event is a prompt, then store the event. Return the failures."""
     failures = []
     try:
         if event.is_prompt and (memory := recall(event)):

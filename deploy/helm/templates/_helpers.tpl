@@ -32,8 +32,8 @@ app.kubernetes.io/component: {{ .part }}
 The specification of a pod. Arguments: root, part, args, resources, and these options:
   probes: the probes of the container, as YAML.
   port: the port of the container.
-  urls: a dictionary of settings and the keys of the secret with their database URLs.
-  hasKeys: whether the pod gets the additional secrets.
+  urls: a dictionary that maps settings to the secret's keys with database URLs.
+  hasKeys: whether the pod gets the additional keys of the secret.
   hasData: whether the pod uses the shared volume.
 */}}
 {{- define "memory.pod" -}}

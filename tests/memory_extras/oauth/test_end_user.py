@@ -259,7 +259,7 @@ def test_row_9_the_user_id_is_the_configured_claim_unchanged(
     for info in refused:
         browser, provider.user_info = Browser(), info
         answer = log_in(browser, assistant)
-        assert answer.status_code == 400 and "no name that can be used" in answer.content.decode(), info
+        assert answer.status_code == 400 and "no usable user id" in answer.content.decode(), info
         assert not is_logged_in(browser, assistant)
     for email in ("ada@example.com", "Ada@example.com", " ada@example.com"):
         browser, provider.user_info = Browser(), told | {"email": email}

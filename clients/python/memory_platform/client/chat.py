@@ -1,4 +1,4 @@
-"""Memory for a list of chat messages in OpenAI's format, for adapters that change a request to a model."""
+"""Add memory to chat messages in OpenAI's format. Adapters use this module to change requests to a model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -14,7 +14,7 @@ QUERY_CHARS = 1_000  # of the user's message that are used to search memory
 
 
 def newest_message(messages: Sequence[ChatMessage]) -> str:
-    """Return the user's text at the end of the messages; blank if they end with, for example, a tool's result."""
+    """Return the text of the last message if the user wrote it. Otherwise, return a blank string."""
     return text_of(messages[-1]) if messages and messages[-1].get("role") == "user" else ""
 
 
@@ -27,10 +27,10 @@ def text_of(message: ChatMessage) -> str:
 
 
 async def with_memory(memory: AsyncMemory, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages with the memory for the user's newest message, after the instructions.
+    """Return the messages, with memory that fits the newest one. The memory follows the instructions.
 
-    If they contain no history, the newest turns of the conversation are added too. If there is no memory, the messages
-    are returned unchanged.
+    If the messages contain no history, the newest turns of the conversation are added too. If there is no memory, the
+    messages are returned unchanged.
     """
     query = newest_message(messages)[:QUERY_CHARS]
     if not query.strip():

@@ -1,8 +1,8 @@
-"""A callback that gives LiteLLM's calls a memory: `litellm.callbacks = [MemoryCallback()]`.
+"""A callback that adds memory to LiteLLM's calls: `litellm.callbacks = [MemoryCallback()]`.
 
-A LiteLLM proxy uses it with `litellm_settings: {callbacks: memory_platform.client.litellm.callback}`. The field `user`
-of a call names the person, and `litellm_session_id` the conversation. A call without `user` is left unchanged. If the
-platform doesn't respond, the call continues without memory.
+For a LiteLLM proxy, set `litellm_settings: {callbacks: memory_platform.client.litellm.callback}`. The field `user` of a
+call names the person, and `litellm_session_id` the conversation. The callback doesn't change calls without `user`. If
+the platform doesn't respond, the call continues without memory.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
-"""A filter that gives Open WebUI's chats a memory.
+"""A filter that adds memory to Open WebUI's chats.
 
-Install the client in Open WebUI's Python, and add a function with the line
+Install the client in Open WebUI's Python environment, and add a function with the line
 `from memory_platform.client.open_webui import Filter`. Each user of Open WebUI has their own memory, and each chat is a
 conversation. Temporary chats are not stored. If the platform doesn't respond, the chat continues without memory.
 """
