@@ -136,10 +136,10 @@ def test_a_prompt_that_nothing_fits_gets_nothing(hook: Callable[..., Ran], key: 
 
 
 def test_the_sessions_own_turns_are_not_repeated(hook: Callable[..., Ran], key: str) -> None:
-    remembered(hook, key, "The kiln controller was installed in March.")
+    remembered(hook, key, "I use that port for the kiln of the school, too.")
     hook(prompt("The kiln controller speaks Modbus on port 5020."))
     told = shown(hook(prompt("Which port does the kiln controller use?", turn="t2")))
-    assert "installed in March" in told and "5020" not in told
+    assert "kiln of the school" in told and "5020" not in told
 
 
 def test_a_users_key_needs_no_user(hook: Callable[..., Ran], bo: UserProfile) -> None:
