@@ -20,7 +20,7 @@ from sessions_app.models import Session
 NEWEST = 1_000  # number of most recently active sessions to search
 PEOPLE = 50  # people per lookup, because each lookup also reads the index's unsorted end
 FEW = 10  # people per lookup at the start, because a lookup reads all their turns, and a common word needs few people
-FIRST = 100  # number of people for whom lookups use FEW
+FIRST = 100  # people at the start in lookups of FEW; the other lookups are of PEOPLE
 MAX_TURNS = 5_000  # maximum turns to read per lookup
 MOST_READ = 40_000  # maximum turns to read in all
 MAX_SESSIONS = 100  # maximum sessions to find
