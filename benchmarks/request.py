@@ -1,93 +1,167 @@
-"""CPU time of the web process for one request: `python -m benchmarks.request`, or with the name of a case.
+"""CPU time and duration of requests about real conversations: `python -m benchmarks.request`.
 
-Six requests run in this process, through the whole application except the HTTP server. Figures are CPU milliseconds,
-divided by the seconds that ten million loops of `x += i` take just before and after, so they are meaningful on any
-machine. Of several rounds, the 10th percentile counts, because other programs only add time. With a name, the profile
-of this request is printed.
+A site with default settings stores conversations. Each kind of request is sent in three states: just after the
+conversation, settled after an hour, and archived after a month. No text and no question is sent twice. Linux only,
+because it reads /proc.
+
+CPU time is in milliseconds, divided by the seconds that ten million loops of `x += i` take just before and after, so
+figures of different machines are comparable. It includes the jobs that a request queues.
 """
 
-import asyncio
-import cProfile
-import json
+import argparse
 import os
-import pstats
-import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median, quantiles
 from typing import Any
+from urllib.parse import urlencode
 
-import django
+from benchmarks.clients import Http, timed
+from benchmarks.conversations import Conversation, read_folder
+from benchmarks.figures import print_markdown
+from benchmarks.lean import processes_of, running_site
+from benchmarks.site import SETTINGS
+from benchmarks.steady import CONVERSATIONS
+from benchmarks.stored import let_a_minute_pass, let_a_month_pass, let_an_hour_pass, store, wait_for_jobs
 
-from benchmarks.site import Site
+API = "/api/v1"
+READS = 200  # requests of the kinds without a text
+APPENDS = 40
+REST = 2.0  # seconds until what a request leaves to other threads is written
+STATES: dict[str, Callable[[Callable[[], None]], None]] = {
+    "just said": let_a_minute_pass,
+    "settled": let_an_hour_pass,
+    "archived": let_a_month_pass,
+}
+# A column of the table by the purpose of a process.
+PARTS = {
+    "web process": "web",
+    "PostgreSQL, a web process's connection": "PostgreSQL",
+    "embeddings server": "embeddings",
+    "worker": "jobs",
+    "PostgreSQL, a worker's connection": "jobs",
+}
+TITLE = "Requests about real conversations"
+NOTE = (
+    "CPU milliseconds per request and unit: of web processes, of their connections to PostgreSQL, of the embeddings "
+    "server, and of the jobs that the request queues. The durations are of one client on a site without other load."
+)
+COLUMNS = ["state", "what", *dict.fromkeys(PARTS.values()), "p50 ms", "p95 ms"]
 
-ROUNDS, CALLS = 20, 15
-TURNS = 200
-LINES = 40  # of a profile
-KEY = "BENCHMARK_KEY"  # environment variable with the site's key for the measured process
-
-Call = Callable[[], Coroutine[Any, Any, bytes]]
-
-
-class Client:
-    """Calls the application like a server.
-
-    Args:
-        key: A key of scope `write`.
-    """
-
-    def __init__(self, key: str) -> None:
-        from memoryproject.asgi import application
-
-        self._application = application
-        self._headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {key}".encode())]
-
-    async def call(self, method: str, address: str, body: Any = None) -> bytes:
-        """Return the response to a call, which must succeed."""
-        path, _, query = address.partition("?")
-        sent = json.dumps(body).encode() if body else b""
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())]
-        scope: Any = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"}
-        scope |= {"method": method, "path": path, "query_string": query.encode(), "root_path": ""}
-        scope |= {"headers": [*self._headers, *headers], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}
-        answer: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": sent, "more_body": False}
-
-        async def send(message: Any) -> None:
-            answer.append(message)
-
-        await self._application(scope, receive, send)
-        if answer[0]["status"] >= 300:
-            raise RuntimeError(f"{method} {path}: {answer[0]['status']}")
-        return b"".join(message.get("body", b"") for message in answer)
+Call = Callable[[], object]
 
 
-def cases(client: Client) -> dict[str, Call]:
-    """Return the calls by name, for a person with one session of `TURNS` turns."""
-    person = {"user_id": "ada"}
-    said = {"messages": [{"role": "user", "content": "Today I fired the kiln."}]}
-    context = "/api/v1/memory/context?user_id=ada&session_id=s1"
+@dataclass(frozen=True)
+class Person:
+    """A person with a stored conversation, who is in its last session."""
+
+    conversation: Conversation
+
+    @property
+    def session(self) -> str:
+        return f"session-{self.conversation.sessions[-1].n}"
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"user_id": self.conversation.id}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.request", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=CONVERSATIONS, help="folder of conversations")
+    options = parser.parse_args(arguments)
+    conversations = read_folder(options.folder)
+    with running_site() as (folder, pid, port, key):
+        os.environ.update(SETTINGS, DATA_DIR=str(folder))
+        import django
+
+        django.setup()
+        with closing(Http(port, key)) as http:
+            for conversation in conversations:
+                store(http, conversation)
+            print_markdown(TITLE, COLUMNS, _rows(http, conversations, pid, folder), NOTE)
+    return 0
+
+
+def _rows(http: Http, conversations: list[Conversation], pid: int, folder: Path) -> Iterator[list[str]]:
+    people = [Person(conversation) for conversation in conversations]
+    asked = [(person, question.q) for person in people for question in person.conversation.questions]
+    said = [(person, turn.text) for person in people for _session, turn in person.conversation.turns]
+    questions = _parts(asked, 2 * len(STATES))
+    texts = _parts(said[: 2 * APPENDS * len(STATES)], len(STATES))
+    for state, let_time_pass in STATES.items():
+        let_time_pass(wait_for_jobs)
+        calls = _calls(http, people, next(questions), next(questions), next(texts))
+        for what, of_kind in calls.items():
+            yield [state, what, *_measured(list(of_kind), pid, folder)]
+
+
+def _parts(items: list[tuple[Person, str]], number: int) -> Iterator[list[tuple[Person, str]]]:
+    return (items[part::number] for part in range(number))
+
+
+def _calls(
+    http: Http,
+    people: list[Person],
+    for_contexts: Iterable[tuple[Person, str]],
+    for_searches: Iterable[tuple[Person, str]],
+    texts: list[tuple[Person, str]],
+) -> dict[str, Iterator[Call]]:
+    """Return the calls of each kind."""
+
+    def get(path: str, **parameters: str) -> Call:
+        return lambda: http.request("GET", f"{API}/{path}?{urlencode(parameters)}")
+
+    def post(path: str, body: dict[str, Any]) -> Call:
+        return lambda: http.request("POST", f"{API}/{path}", body)
+
+    def context(person: Person, **parameters: str) -> Call:
+        return get("memory/context", **person.body, session_id=person.session, **parameters)
+
+    anyone = list(islice(cycle(people), READS))
+    pairs = (
+        (person, [{"role": "user", "content": first}, {"role": "assistant", "content": second}])
+        for (person, first), (_person, second) in zip(texts[::2], texts[1::2], strict=True)
+    )
     return {
-        "session": lambda: client.call("GET", "/api/v1/sessions/s1?user_id=ada"),
-        "append": lambda: client.call("POST", "/api/v1/sessions/s2/messages", person | said),
-        "live view": lambda: client.call("GET", "/api/v1/sessions/s1/messages?user_id=ada"),
-        "context": lambda: client.call("GET", f"{context}&retrieval=off&query=kiln"),
-        "context with query": lambda: client.call("GET", f"{context}&query=kiln+1100"),
-        "search": lambda: client.call("POST", "/api/v1/memory/search", person | {"query": "kiln 1100 degrees"}),
+        "a session": (get(f"sessions/{person.session}", **person.body) for person in anyone),
+        "live turns": (get(f"sessions/{person.session}/messages", view="live", **person.body) for person in anyone),
+        "context without a search": (context(person) for person in anyone),
+        "context with a question": (context(person, query=question) for person, question in for_contexts),
+        "search": (post("memory/search", person.body | {"query": question}) for person, question in for_searches),
+        "append of two messages": (
+            post("sessions/appended/messages", person.body | {"messages": messages}) for person, messages in pairs
+        ),
     }
 
 
-async def seed(client: Client) -> None:
-    """Append the messages to search."""
-    turns = [f"Today I fired the kiln at {1000 + n} degrees, glaze {n}." for n in range(TURNS)]
-    messages = [{"role": "user", "content": turn} for turn in turns]
-    await client.call("POST", "/api/v1/sessions/s1/messages", {"user_id": "ada", "messages": messages})
+def _measured(calls: list[Call], pid: int, folder: Path) -> list[str]:
+    """Return the figures of some calls: CPU time by part, and their p50 and p95."""
+    calls.pop()()  # fills the caches of processes
+    _rest()
+    before, first = {process.pid: process.cpu for process in processes_of(pid, folder)}, _unit()
+    times = sorted(timed(call) for call in calls)
+    _rest()
+    used = Counter[str]()
+    for process in processes_of(pid, folder):
+        used[PARTS.get(process.purpose, "")] += process.cpu - before.get(process.pid, 0.0)
+    unit = (first + _unit()) / 2
+    figures = [f"{used[part] * 1000 / len(calls) / unit:.1f}" for part in dict.fromkeys(PARTS.values())]
+    return [*figures, f"{median(times) * 1000:.1f}", f"{quantiles(times, n=20)[-1] * 1000:.1f}"]
 
 
-def unit() -> float:
+def _rest() -> None:
+    time.sleep(REST)
+    wait_for_jobs()
+
+
+def _unit() -> float:
     """Return the CPU seconds that ten million iterations of a loop take now."""
     began, x = time.process_time(), 0
     for i in range(1_000_000):
@@ -95,64 +169,5 @@ def unit() -> float:
     return (time.process_time() - began) * 10
 
 
-async def measured(call: Call) -> float:
-    """Return a call's CPU time in milliseconds, divided by `unit`."""
-    await call()
-    before, began = unit(), time.process_time()
-    for _ in range(CALLS):
-        await call()
-    took = time.process_time() - began
-    return took * 1000 / CALLS / ((before + unit()) / 2)
-
-
-async def figures(calls: dict[str, Call]) -> None:
-    """Print the 10th percentile and the median of all rounds, in which the cases take turns."""
-    found: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            found[name].append(await measured(call))
-    for name, values in found.items():
-        print(f"{name:20} {statistics.quantiles(values, n=10)[0]:6.1f}  median {statistics.median(values):6.1f}")
-
-
-async def profile(call: Call) -> None:
-    """Print the functions that a call spends the most time in."""
-    from memoryproject import asgi
-
-    profiler = cProfile.Profile()
-    run = asgi._in_threads._application
-
-    def profiled(*arguments: Any) -> Any:
-        return profiler.runcall(run, *arguments)
-
-    await call()
-    asgi._in_threads._application = profiled
-    for _ in range(CALLS):
-        await call()
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(LINES)
-
-
-async def main(names: list[str], key: str) -> None:
-    """Run the cases named on the command line."""
-    client = Client(key)
-    await seed(client)
-    calls = cases(client)
-    if names:
-        await profile(calls[" ".join(names)])
-    else:
-        await figures(calls)
-
-
-def in_another_process(arguments: list[str]) -> None:
-    """Create a site, and run this in a process with the database login of web servers."""
-    with Site() as site:
-        environment = os.environ | {"MEMORY_PROCESS": "web", KEY: site.key}
-        subprocess.run([sys.executable, "-m", "benchmarks.request", *arguments], env=environment, check=True)
-
-
 if __name__ == "__main__":
-    if KEY in os.environ:
-        django.setup()
-        asyncio.run(main(sys.argv[1:], os.environ[KEY]))
-    else:
-        in_another_process(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))
