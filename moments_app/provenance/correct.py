@@ -177,6 +177,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     pks = [change["pk"] for change in correction.changes if "made" in change]
     cause = Cause(requested_by, correction.reason)
     _undo_facts(correction, pks, cause)
+    _undo_in_later_moments(correction)
     EpisodeDraft.objects.filter(user=user).delete()
     correction.turns.all().delete()
     correction.undone_at = timezone.now()
@@ -416,6 +417,21 @@ def _undo(change: dict[str, Any], actor: str) -> None:
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content
         write_text(stream, before if now == after else merged_text(before, after, now), actor=actor)
+
+
+def _undo_in_later_moments(correction: Correction) -> None:
+    """Restore the original words in moments that were built from the corrected turns since the correction."""
+    if correction.kind != Correction.Kind.CORRECTED:
+        return
+    of_turns = Q(pk=None)
+    for session, sequence in correction.turns.values_list("session", "sequence"):
+        of_turns |= Q(source_session=session, first_sequence__lte=sequence, last_sequence__gte=sequence)
+    later = Moment.objects.filter(of_turns, user=correction.user_id, created_at__gte=correction.created_at)
+    original = Rewording(correction.after, correction.before, fact=correction.after)
+    for moment, field in product(later, TEXTS):
+        now = getattr(moment, field)
+        if (text := "\n".join(without(now.split("\n"), original))) != now:
+            _set(moment.pk, field, text)
 
 
 def _set(pk: int, field: str, value: str) -> None:

@@ -16,6 +16,7 @@ from moments_app.provenance.retract import retract
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
+from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
@@ -190,3 +191,45 @@ def test_a_digest_or_summary_that_continues_another_reads_it_as_corrected(
     run(process, session)
     [asked] = [body["messages"][1]["content"] for body in quoting_server.requests]
     assert ("Mia" in asked, "Maya" in asked) == (True, False)
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary"])
+def test_row_2_a_digest_or_summary_that_continues_another_reads_no_undone_correction(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    correction, session = fix(daughter(ada)), Session.objects.get()
+    run(process, session)
+    assert "Mia" in left()
+    append(ada, "s1", turns(4, first=2))
+    undo_correction(correction, requested_by="test")
+    quoting_server.requests.clear()
+    run(process, session)
+    [asked] = [body["messages"][1]["content"] for body in quoting_server.requests]
+    assert ("Maya" in asked, "Mia" in asked) == (True, False)
+
+
+def test_row_2_a_moment_built_between_a_correction_and_its_undo_has_the_original_words(ada: UserProfile) -> None:
+    correction, session = fix(daughter(ada)), Session.objects.get()
+    append(ada, "s1", turns(4, first=2))
+    run("build_moments", session)
+    assert "Mia" in Moment.objects.get().detail
+    undo_correction(correction, requested_by="test")
+    assert ("Maya" in Moment.objects.get().detail, "Mia" in Moment.objects.get().detail) == (True, False)
+
+
+@pytest.mark.parametrize(("process", "layer"), [("digest_session", "moments"), ("roll_summary", "summary")])
+def test_row_2_a_context_has_a_digest_or_summary_as_corrected(
+    ada: UserProfile, quoting_server: OpenAIServer, service: Api, process: str, layer: str
+) -> None:
+    def names() -> set[str]:
+        answer = service.get("memory/context", user_id=ada.user_id, session_id="s1", layers=layer).json()
+        [text] = [str(one["items"]) for one in answer["layers"] if one["name"] == layer]
+        return {name for name in ("Maya", "Mia") if name in text}
+
+    fact, session = daughter(ada), Session.objects.get()
+    run(process, session)
+    assert names() == {"Maya"}
+    correction = fix(fact)
+    assert names() == {"Mia"}
+    undo_correction(correction, requested_by="test")
+    assert names() == {"Maya"}
