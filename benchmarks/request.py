@@ -1,8 +1,8 @@
 """CPU time and duration of requests about real conversations: `python -m benchmarks.request`.
 
 A site with default settings stores conversations. Each kind of request is sent in three states: just after the
-conversation, settled after an hour, and archived after a month. No text and no question is sent twice. Linux only,
-because it reads /proc.
+conversation, settled after an hour, and archived after a month. No text and no question is sent twice. `--clients`
+measures durations under load instead. Linux only, because it reads /proc.
 
 CPU time is in milliseconds, divided by the seconds that ten million loops of `x += i` take just before and after, so
 figures of different machines are comparable. It includes the jobs that a request queues.
@@ -12,11 +12,13 @@ import argparse
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import cycle, islice
+from functools import partial
+from itertools import cycle, islice, zip_longest
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -31,8 +33,8 @@ from benchmarks.steady import CONVERSATIONS
 from benchmarks.stored import let_a_minute_pass, let_a_month_pass, let_an_hour_pass, store, wait_for_jobs
 
 API = "/api/v1"
-READS = 200  # requests of the kinds without a text
-APPENDS = 40
+CALLS = 150  # requests of each kind, except those with a question, which have fewer
+CONTEXT, SEARCH = "context with a question", "search"
 REST = 2.0  # seconds until what a request leaves to other threads is written
 STATES: dict[str, Callable[[Callable[[], None]], None]] = {
     "just said": let_a_minute_pass,
@@ -52,9 +54,12 @@ NOTE = (
     "CPU milliseconds per request and unit: of web processes, of their connections to PostgreSQL, of the embeddings "
     "server, and of the jobs that the request queues. The durations are of one client on a site without other load."
 )
+LOAD_COLUMNS = ["what", "requests/s", "p50 ms", "p99 ms"]
+LOAD_NOTE = "{clients} clients, each of which sends a request of each kind in turn, on settled conversations."
 COLUMNS = ["state", "what", *dict.fromkeys(PARTS.values()), "p50 ms", "p95 ms"]
 
-Call = Callable[[], object]
+Item = tuple["Person", str, str]  # a person, a question or message, and a reply
+Sent = tuple[str, str, dict[str, Any] | None]  # method, path and body of a request
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,37 @@ class Person:
         return {"user_id": self.conversation.id}
 
 
+def _get(path: str, person: Person, **parameters: str) -> Sent:
+    return "GET", f"{API}/{path}?{urlencode(person.body | parameters)}", None
+
+
+def _context(person: Person, **parameters: str) -> Sent:
+    return _get("memory/context", person, session_id=person.session, **parameters)
+
+
+def _append(person: Person, said: str, reply: str) -> Sent:
+    messages = [{"role": "user", "content": said}, {"role": "assistant", "content": reply}]
+    return "POST", f"{API}/sessions/appended/messages", person.body | {"messages": messages}
+
+
+KINDS: dict[str, Callable[[Person, str, str], Sent]] = {
+    "a session": lambda person, _said, _reply: _get(f"sessions/{person.session}", person),
+    "live turns": lambda person, _said, _reply: _get(f"sessions/{person.session}/messages", person, view="live"),
+    "context without a search": lambda person, _said, _reply: _context(person),
+    CONTEXT: lambda person, said, _reply: _context(person, query=said[:1000]),
+    SEARCH: lambda person, said, _reply: ("POST", f"{API}/memory/search", person.body | {"query": said[:1000]}),
+    "append of two messages": _append,
+}
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.request", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=CONVERSATIONS, help="folder of conversations")
+    parser.add_argument("--clients", type=int, help="instead, send requests with so many clients at once")
+    parser.add_argument("--minutes", type=float, default=10, help="duration with --clients (10)")
     options = parser.parse_args(arguments)
     conversations = read_folder(options.folder)
+    people = [Person(conversation) for conversation in conversations]
     with running_site() as (folder, pid, port, key):
         os.environ.update(SETTINGS, DATA_DIR=str(folder))
         import django
@@ -85,80 +116,87 @@ def main(arguments: list[str]) -> int:
         with closing(Http(port, key)) as http:
             for conversation in conversations:
                 store(http, conversation)
-            print_markdown(TITLE, COLUMNS, _rows(http, conversations, pid, folder), NOTE)
+            if options.clients:
+                let_an_hour_pass(wait_for_jobs)
+                rows = _under_load(port, key, people, options.clients, options.minutes * 60)
+                print_markdown(TITLE, LOAD_COLUMNS, rows, LOAD_NOTE.format(clients=options.clients))
+            else:
+                print_markdown(TITLE, COLUMNS, _rows(http, people, pid, folder), NOTE)
     return 0
 
 
-def _rows(http: Http, conversations: list[Conversation], pid: int, folder: Path) -> Iterator[list[str]]:
-    people = [Person(conversation) for conversation in conversations]
-    asked = [(person, question.q) for person in people for question in person.conversation.questions]
-    said = [(person, turn.text) for person in people for _session, turn in person.conversation.turns]
-    questions = _parts(asked, 2 * len(STATES))
-    texts = _parts(said[: 2 * APPENDS * len(STATES)], len(STATES))
-    for state, let_time_pass in STATES.items():
+def _said(people: list[Person]) -> list[Item]:
+    """Return pairs of turns of all conversations, in turn."""
+    pairs = []
+    for person in people:
+        turns = [turn.text for _session, turn in person.conversation.turns]
+        pairs.append([(person, *pair) for pair in zip(turns[::2], turns[1::2], strict=False)])
+    return [pair for together in zip_longest(*pairs) for pair in together if pair]
+
+
+# --- one client ---
+
+
+def _rows(http: Http, people: list[Person], pid: int, folder: Path) -> Iterator[list[str]]:
+    asked = [(person, question.q, "") for person in people for question in person.conversation.questions]
+    said = _said(people)
+    for number, (state, let_time_pass) in enumerate(STATES.items()):
         let_time_pass(wait_for_jobs)
-        calls = _calls(http, people, next(questions), next(questions), next(texts))
-        for what, of_kind in calls.items():
-            yield [state, what, *_measured(list(of_kind), pid, folder)]
+        for what, request in KINDS.items():
+            items = said[number * CALLS : (number + 1) * CALLS]
+            if what in (CONTEXT, SEARCH):
+                items = asked[2 * number + (what == SEARCH) :: 2 * len(STATES)]
+            calls = [partial(http.request, *request(*item)) for item in items]
+            yield [state, what, *_measured(calls, pid, folder)]
 
 
-def _parts(items: list[tuple[Person, str]], number: int) -> Iterator[list[tuple[Person, str]]]:
-    return (items[part::number] for part in range(number))
-
-
-def _calls(
-    http: Http,
-    people: list[Person],
-    for_contexts: Iterable[tuple[Person, str]],
-    for_searches: Iterable[tuple[Person, str]],
-    texts: list[tuple[Person, str]],
-) -> dict[str, Iterator[Call]]:
-    """Return the calls of each kind."""
-
-    def get(path: str, **parameters: str) -> Call:
-        return lambda: http.request("GET", f"{API}/{path}?{urlencode(parameters)}")
-
-    def post(path: str, body: dict[str, Any]) -> Call:
-        return lambda: http.request("POST", f"{API}/{path}", body)
-
-    def context(person: Person, **parameters: str) -> Call:
-        return get("memory/context", **person.body, session_id=person.session, **parameters)
-
-    anyone = list(islice(cycle(people), READS))
-    pairs = (
-        (person, [{"role": "user", "content": first}, {"role": "assistant", "content": second}])
-        for (person, first), (_person, second) in zip(texts[::2], texts[1::2], strict=True)
-    )
-    return {
-        "a session": (get(f"sessions/{person.session}", **person.body) for person in anyone),
-        "live turns": (get(f"sessions/{person.session}/messages", view="live", **person.body) for person in anyone),
-        "context without a search": (context(person) for person in anyone),
-        "context with a question": (context(person, query=question) for person, question in for_contexts),
-        "search": (post("memory/search", person.body | {"query": question}) for person, question in for_searches),
-        "append of two messages": (
-            post("sessions/appended/messages", person.body | {"messages": messages}) for person, messages in pairs
-        ),
-    }
-
-
-def _measured(calls: list[Call], pid: int, folder: Path) -> list[str]:
+def _measured(calls: Sequence[Callable[[], object]], pid: int, folder: Path) -> list[str]:
     """Return the figures of some calls: CPU time by part, and their p50 and p95."""
-    calls.pop()()  # fills the caches of processes
+    calls[0]()  # fills the caches of processes
     _rest()
     before, first = {process.pid: process.cpu for process in processes_of(pid, folder)}, _unit()
-    times = sorted(timed(call) for call in calls)
+    times = [timed(call) for call in calls[1:]]
     _rest()
-    used = Counter[str]()
+    used: dict[str, float] = defaultdict(float)
     for process in processes_of(pid, folder):
         used[PARTS.get(process.purpose, "")] += process.cpu - before.get(process.pid, 0.0)
     unit = (first + _unit()) / 2
-    figures = [f"{used[part] * 1000 / len(calls) / unit:.1f}" for part in dict.fromkeys(PARTS.values())]
+    figures = [f"{used[part] * 1000 / len(times) / unit:.1f}" for part in dict.fromkeys(PARTS.values())]
     return [*figures, f"{median(times) * 1000:.1f}", f"{quantiles(times, n=20)[-1] * 1000:.1f}"]
 
 
 def _rest() -> None:
     time.sleep(REST)
     wait_for_jobs()
+
+
+# --- many clients ---
+
+
+def _under_load(port: int, key: str, people: list[Person], clients: int, seconds: float) -> Iterator[list[str]]:
+    """Yield the figures of each kind of request, while each client sends one after the other."""
+    items, deadline = _said(people), time.monotonic() + seconds
+    with ThreadPoolExecutor(clients) as pool:
+        sent = [
+            pool.submit(_send, port, key, islice(cycle(items), client, None, clients), deadline)
+            for client in range(clients)
+        ]
+    for what in KINDS:
+        times = [taken for future in sent for taken in future.result()[what]]
+        p99 = quantiles(times, n=100)[-1]
+        yield [what, f"{len(times) / seconds:.1f}", f"{median(times) * 1000:.1f}", f"{p99 * 1000:.1f}"]
+
+
+def _send(port: int, key: str, items: Iterable[Item], deadline: float) -> dict[str, list[float]]:
+    """Send requests of all kinds until the deadline. Return the duration of each."""
+    times: dict[str, list[float]] = {what: [] for what in KINDS}
+    with closing(Http(port, key)) as http:
+        for item in items:
+            for what, request in KINDS.items():
+                times[what].append(timed(partial(http.request, *request(*item))))
+            if time.monotonic() > deadline:
+                break
+    return times
 
 
 def _unit() -> float:
