@@ -116,12 +116,13 @@ def main(arguments: list[str]) -> int:
         with closing(Http(port, key)) as http:
             for conversation in conversations:
                 store(http, conversation)
-            if options.clients:
-                let_an_hour_pass(wait_for_jobs)
-                rows = _under_load(port, key, people, options.clients, options.minutes * 60)
-                print_markdown(TITLE, LOAD_COLUMNS, rows, LOAD_NOTE.format(clients=options.clients))
-            else:
-                print_markdown(TITLE, COLUMNS, _rows(http, people, pid, folder), NOTE)
+        if options.clients:
+            let_an_hour_pass(wait_for_jobs)
+            rows = _under_load(port, key, people, options.clients, options.minutes * 60)
+            print_markdown(TITLE, LOAD_COLUMNS, rows, LOAD_NOTE.format(clients=options.clients))
+        else:
+            site = RunningSite(port, key, pid, folder)
+            print_markdown(TITLE, COLUMNS, _rows(site, people), NOTE)
     return 0
 
 
@@ -137,7 +138,37 @@ def _said(people: list[Person]) -> list[Item]:
 # --- one client ---
 
 
-def _rows(http: Http, people: list[Person], pid: int, folder: Path) -> Iterator[list[str]]:
+@dataclass(frozen=True)
+class RunningSite:
+    """A site, with the id of its first process and its DATA_DIR."""
+
+    port: int
+    key: str
+    pid: int
+    folder: Path
+
+    def measured(self, requests: Sequence[Sent]) -> list[str]:
+        """Return the figures of some requests: CPU time by part, and their p50 and p95."""
+        with closing(Http(self.port, self.key)) as http:
+            http.request(*requests[0])  # fills the caches of processes
+            _rest()
+            before, first = self._cpu(), _unit()
+            times = [timed(partial(http.request, *request)) for request in requests[1:]]
+            _rest()
+        used: dict[str, float] = defaultdict(float)
+        for process, (part, seconds) in self._cpu().items():
+            used[part] += seconds - before.get(process, (part, 0.0))[1]
+        unit = (first + _unit()) / 2
+        figures = [f"{used[part] * 1000 / len(times) / unit:.1f}" for part in dict.fromkeys(PARTS.values())]
+        return [*figures, f"{median(times) * 1000:.1f}", f"{quantiles(times, n=20)[-1] * 1000:.1f}"]
+
+    def _cpu(self) -> dict[int, tuple[str, float]]:
+        """Return the part and the CPU seconds so far of each process."""
+        found = processes_of(self.pid, self.folder)
+        return {process.pid: (PARTS.get(process.purpose, ""), process.cpu) for process in found}
+
+
+def _rows(site: RunningSite, people: list[Person]) -> Iterator[list[str]]:
     asked = [(person, question.q, "") for person in people for question in person.conversation.questions]
     said = _said(people)
     for number, (state, let_time_pass) in enumerate(STATES.items()):
@@ -146,23 +177,7 @@ def _rows(http: Http, people: list[Person], pid: int, folder: Path) -> Iterator[
             items = said[number * CALLS : (number + 1) * CALLS]
             if what in (CONTEXT, SEARCH):
                 items = asked[2 * number + (what == SEARCH) :: 2 * len(STATES)]
-            calls = [partial(http.request, *request(*item)) for item in items]
-            yield [state, what, *_measured(calls, pid, folder)]
-
-
-def _measured(calls: Sequence[Callable[[], object]], pid: int, folder: Path) -> list[str]:
-    """Return the figures of some calls: CPU time by part, and their p50 and p95."""
-    calls[0]()  # fills the caches of processes
-    _rest()
-    before, first = {process.pid: process.cpu for process in processes_of(pid, folder)}, _unit()
-    times = [timed(call) for call in calls[1:]]
-    _rest()
-    used: dict[str, float] = defaultdict(float)
-    for process in processes_of(pid, folder):
-        used[PARTS.get(process.purpose, "")] += process.cpu - before.get(process.pid, 0.0)
-    unit = (first + _unit()) / 2
-    figures = [f"{used[part] * 1000 / len(times) / unit:.1f}" for part in dict.fromkeys(PARTS.values())]
-    return [*figures, f"{median(times) * 1000:.1f}", f"{quantiles(times, n=20)[-1] * 1000:.1f}"]
+            yield [state, what, *site.measured([request(*item) for item in items])]
 
 
 def _rest() -> None:

@@ -38,7 +38,6 @@ from moments_app.models import ContextReceipt, Correction, Job, PromptResource, 
 from moments_app.models.correction import CorrectionState
 from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI
-from moments_app.turns.corrected import Told, texts_as_corrected
 from moments_app.turns.engine_input import end_of_round, engine_turn
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
@@ -117,7 +116,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
             summary.fail("The window has no text for the engine.")
             return Skipped("nothing to summarize")
         prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
-        base_text, base_facts = as_corrected(base) if base else ("", [])
+        base_facts = [Fact.model_validate(fact) for fact in base.facts] if base else []
         in_window = [fact for fact in base_facts if max(fact.message_indexes, default=-1) >= summary.start_sequence]
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
         return SummaryInput(
@@ -125,7 +124,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
             summary=summary,
             request=SummaryRequest(
                 turns=[engine_turn(one, max(share, 1), session.user.zone, index=one.sequence) for one in messages],
-                base_text=base_text,
+                base_text=base.text if base else "",
                 base_facts=in_window,
                 start=summary.start_sequence,
                 prompt=prompt_version.content,
@@ -296,14 +295,6 @@ def _version_begun_meanwhile(session: Session) -> Summary | None:
     """Return the version to write, with the session locked: an append that begins one relies on an open job."""
     locked = Session.objects.locked().filter(pk=session.pk).first()
     return _version_to_write(locked) if locked else None
-
-
-def as_corrected(summary: Summary) -> tuple[str, list[Fact]]:
-    """Return the text and the facts of a version with later corrections applied."""
-    facts = [Fact.model_validate(fact) for fact in summary.facts]
-    told = [Told(summary.session_id, text, summary.written_at) for text in (summary.text, *(one.fact for one in facts))]
-    text, *read = texts_as_corrected(summary.user_id, told)
-    return text, [fact.model_copy(update={"fact": one}) for fact, one in zip(facts, read, strict=True) if one]
 
 
 def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], list[SequenceRange]]:

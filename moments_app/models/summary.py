@@ -5,7 +5,7 @@ version.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
@@ -156,10 +156,6 @@ class Summary(models.Model):
 
     def __str__(self) -> str:
         return f"{self.start_sequence}–{self.end_sequence} of {self.session}"
-
-    @property
-    def written_at(self) -> datetime:
-        return self.completed_at or self.created_at
 
     def fail(self, error: str) -> None:
         """Mark this version as failed, unless it has ended."""

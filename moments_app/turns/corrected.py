@@ -6,7 +6,7 @@ Engines read the turns as corrected, so that nothing wrong is derived from them 
 import copy
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 from typing import NamedTuple
 
@@ -14,11 +14,10 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines.statements.dates import spoken_date
-from moments_app.models import CorrectedTurn, Correction
+from moments_app.models import CorrectedTurn
 from moments_app.models.atom import BY_DATE, held_at
-from moments_app.turns.rewording import Rewording, without
 from sessions_app.database.sql import array_of, microseconds_of, time_of
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Message, UserProfile
 
 MAX_MARKS = 3  # maximum marks of a turn; the newest are used
 MAX_STEPS = 50  # maximum steps from a fact to what is true now
@@ -44,72 +43,6 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
     for mark in marks:
         read.content = mark.read(read.content)
     return read
-
-
-class Told(NamedTuple):
-    """A text about the turns of a session, and the time when it was written."""
-
-    session: int
-    text: str
-    at: datetime
-
-
-class _Edit(NamedTuple):
-    """A correction of a fact from a session, or the undoing of one.
-
-    Args:
-        session: the primary key of the session.
-        at: when it was made.
-        undoes: when the undone correction was made; None for a correction.
-    """
-
-    session: int
-    at: datetime
-    rewording: Rewording
-    undoes: datetime | None = None
-
-    def changes(self, told: Told) -> bool:
-        """Return whether a text was written before this edit, and after the correction that it undoes."""
-        return self.session == told.session and self.at > told.at and (self.undoes is None or self.undoes <= told.at)
-
-
-def texts_as_corrected(user: int, texts: Iterable[Told]) -> list[str]:
-    """Return texts about a user's turns, reworded by what changed later: corrections of facts from these turns.
-
-    If a correction was undone after a text was written, its words are replaced by the original ones. Runs at most
-    three queries.
-    """
-    texts = list(texts)
-    sessions = {told.session for told in texts if told.text}
-    edits = sorted([*_corrections(user, sessions), *_undone(user, sessions)], key=lambda edit: edit.at)
-    read = []
-    for told in texts:
-        lines = told.text.split("\n")
-        for edit in edits:
-            if edit.changes(told):
-                lines = without(lines, edit.rewording)
-        read.append("\n".join(lines))
-    return read
-
-
-def _corrections(user: int, sessions: Collection[int]) -> Iterator[_Edit]:
-    standing = Correction.objects.standing().filter(user=user, turns__session__in=sessions).distinct()
-    for session, at, before, after in standing.values_list("turns__session_id", "created_at", "before", "after"):
-        yield _Edit(session, at, Rewording(before, after, fact=before))
-
-
-def _undone(user: int, sessions: Collection[int]) -> Iterator[_Edit]:
-    """Yield the undoing of corrections that replaced words. An undone correction keeps the addresses of its turns."""
-    undone = Correction.objects.filter(user=user, kind=Correction.Kind.CORRECTED, undone_at__isnull=False)
-    if not (corrections := list(undone)):
-        return
-    names = Session.objects.filter(pk__in=sessions).values_list("session_id", "pk")
-    addresses = {f"rem://sessions/{name}": pk for name, pk in names}
-    for one in corrections:
-        turns = {change["ref"].rpartition("/messages/")[0] for change in one.changes}
-        for session in turns & addresses.keys():
-            reversed_words = Rewording(one.after, one.before, fact=one.after)
-            yield _Edit(addresses[session], one.undone_at or one.created_at, reversed_words, undoes=one.created_at)
 
 
 def correction_marks(marks: Iterable[tuple[str, str]]) -> str:

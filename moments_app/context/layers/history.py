@@ -18,7 +18,7 @@ from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.models import Moment, Summary
 from moments_app.models.moment import LATEST_MOMENTS, MomentQuerySet
-from moments_app.turns.corrected import Told, correction_marks, end_marks, texts_as_corrected
+from moments_app.turns.corrected import correction_marks, end_marks
 from moments_app.turns.engine_input import tool_calls
 from sessions_app.models import Message
 
@@ -44,10 +44,8 @@ def _latest(source: ContextInput) -> MomentQuerySet:
 def _checkpoint(source: ContextInput, event: Message) -> Item:
     payload = event.payload if isinstance(event.payload, dict) else {}
     parts = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "context", "recovery_hint")]
-    told = Told(event.session_id, " ".join(part for part in parts if part), event.arrived_at)
-    [text] = texts_as_corrected(source.user.pk, [told])
     return Item(
-        text,
+        " ".join(part for part in parts if part),
         ref=f"rem://sessions/{source.session.session_id}/messages/{event.sequence}",
         source_sequences=(0, event.sequence),
         time=event.created_at,
@@ -81,10 +79,9 @@ def summary(source: ContextInput) -> Sequence[Item]:
     latest = Summary.objects.latest_completed(source.session)
     if latest is None:
         return []
-    [text] = texts_as_corrected(source.user.pk, [Told(latest.session_id, latest.text, latest.written_at)])
     return [
         Item(
-            text,
+            latest.text,
             ref=f"rem://sessions/{source.session.session_id}/summary",
             source_sequences=(latest.start_sequence, latest.end_sequence),
             time=latest.completed_at,

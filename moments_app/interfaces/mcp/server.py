@@ -45,7 +45,6 @@ from moments_app.interfaces.mcp.connection import CURRENT, database_work, in_mcp
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.correct import undo_correction as take_back
-from moments_app.summaries import as_corrected
 from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
 from sessions_app.api.users import ProfileAnswer
@@ -248,8 +247,6 @@ def session_summary(session_id: str) -> dict[str, Any]:
         latest = versions.select_related("base").with_source_sequences().first()
         if latest is None:
             raise NotFound
-        latest.text, facts = as_corrected(latest)
-        latest.facts = [fact.model_dump() for fact in facts]
         return dict(SummaryRow(latest).data)
 
 

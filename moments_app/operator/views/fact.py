@@ -29,6 +29,7 @@ from moments_app.provenance.correct import (
     undo_correction,
     withdrawing,
 )
+from moments_app.provenance.written_texts import as_one_text
 from moments_app.streams.timeline import decide
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of
@@ -38,6 +39,8 @@ SEE_FACTS = ("moments_app.view_memoryatom",)
 KINDS = {
     "fact": "Facts and observations",
     "moment": "Moments",
+    "summary": "Summaries of sessions",
+    "event": "Digests of sessions",
     "stream": "Memory texts",
     "turn": "Turns (marked, but not changed)",
 }
@@ -106,7 +109,8 @@ def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
 
 
 def _shown(change: Change) -> ShownChange:
-    return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), word_diff(change.before, change.after))
+    parts = word_diff(as_one_text(change.before), as_one_text(change.after))
+    return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), parts)
 
 
 @dataclass(frozen=True)

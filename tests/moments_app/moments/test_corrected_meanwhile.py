@@ -13,6 +13,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Correction, Job, MemoryAtom, MemoryStream, Moment, Summary
 from moments_app.provenance.correct import correct, correcting, undo_correction
 from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -202,6 +203,7 @@ def test_row_2_a_digest_or_summary_that_continues_another_reads_no_undone_correc
     assert "Mia" in left()
     append(ada, "s1", turns(4, first=2))
     undo_correction(correction, requested_by="test")
+    assert ("Maya" in left(), "Mia" in left()) == (True, False)
     quoting_server.requests.clear()
     run(process, session)
     [asked] = [body["messages"][1]["content"] for body in quoting_server.requests]
@@ -233,3 +235,17 @@ def test_row_2_a_context_has_a_digest_or_summary_as_corrected(
     assert names() == {"Mia"}
     undo_correction(correction, requested_by="test")
     assert names() == {"Maya"}
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary", "build_moments"])
+def test_row_2_a_text_restored_from_a_retraction_has_the_corrections_since(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    append(ada, "s1", turns(4, first=2))
+    run(process, session)
+    retraction = retract(session, [4], reason="test", requested_by="test")
+    fix(fact)
+    undo_retraction(retraction, requested_by="test")
+    texts = left() + str(Moment.objects.values_list("detail", flat=True))
+    assert ("Mia" in texts, "Maya" in texts) == (True, False)
