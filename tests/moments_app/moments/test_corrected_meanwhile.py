@@ -231,9 +231,10 @@ def test_row_2_a_context_has_a_digest_or_summary_as_corrected(
     fact, session = daughter(ada), Session.objects.get()
     run(process, session)
     assert names() == {"Maya"}
-    correction = fix(fact)
+    right = {"user_id": ada.user_id, "content": "User: My daughter is called Mia."}
+    made = service.patch(f"facts/{fact.atom_id}", **right).json()
     assert names() == {"Mia"}
-    undo_correction(correction, requested_by="test")
+    service.post(f"corrections/{made['correction_id']}/undo", user_id=ada.user_id)
     assert names() == {"Maya"}
 
 
