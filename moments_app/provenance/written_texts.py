@@ -24,7 +24,7 @@ def texts_of(row: Row) -> dict[str, Any]:
     """Return the texts of a row by field: each is a text, a list of texts, or the list of a summary's facts."""
     if isinstance(row, Message):
         payload = row.payload or {}
-        return {name: payload[name] for name in FIELDS[Message] if payload.get(name)}
+        return {name: payload[name] for name in FIELDS[Message] if payload.get(name) is not None}
     return {name: getattr(row, name) for name in FIELDS[type(row)]}
 
 

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Correction, Job, MemoryAtom, MemoryStream, Moment, Summary
-from moments_app.provenance.correct import correct, correcting, undo_correction
+from moments_app.provenance.correct import correct, correcting, undo_correction, withdrawing
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Message, Session, UserProfile
@@ -250,3 +250,16 @@ def test_row_2_a_text_restored_from_a_retraction_has_the_corrections_since(
     undo_retraction(retraction, requested_by="test")
     texts = left() + str(Moment.objects.values_list("detail", flat=True))
     assert ("Mia" in texts, "Maya" in texts) == (True, False)
+
+
+def test_row_2_a_withdrawal_empties_a_digest_and_its_undo_restores_it(
+    ada: UserProfile, quoting_server: OpenAIServer
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    retract(session, [1], reason="test", requested_by="test")
+    run("digest_session", session)
+    before = Message.objects.partitions().get()
+    correction = correct(fact, withdrawing(), requested_by="test")
+    assert "Maya" in before.payload["context"] and "Maya" not in Message.objects.partitions().get().payload["context"]
+    undo_correction(correction, requested_by="test")
+    assert Message.objects.partitions().get().content == before.content
