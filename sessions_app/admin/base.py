@@ -185,9 +185,13 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         request.GET = asked  # type: ignore[assignment]  # nobody else changes it
         return super().get_changelist_instance(request)
 
+    def list_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return further data for the template of the list."""
+        return {}
+
     def _listed(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
-        title = {"title": capfirst(str(self.opts.verbose_name_plural))}
-        response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
+        shown_with = {"title": capfirst(str(self.opts.verbose_name_plural))} | self.list_context(request)
+        response: HttpResponse = super().changelist_view(request, shown_with | (extra_context or {}))
         shown = getattr(response, "context_data", {}).get("cl")
         if shown and (self.tells_of_people or request.GET.keys() & PERSON_PARAMETERS):
             people = (person for row in shown.result_list for person in people_of(row))
@@ -244,6 +248,18 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 class ReadOnlyAdmin(PageAdmin):
+    """A list whose rows can't be edited.
+
+    Attributes:
+        steered_with: The permission for the actions. Default: the permission to change rows.
+    """
+
+    steered_with = ""
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        own = f"{self.opts.app_label}.change_{self.opts.model_name}"
+        return request.user.has_perm(self.steered_with or own)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 

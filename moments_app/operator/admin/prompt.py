@@ -43,7 +43,7 @@ from moments_app.streams.consolidate import MAX_OBSERVATIONS
 from moments_app.streams.formation import MAX_TURNS
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
-from sessions_app.admin.links import page_url
+from sessions_app.admin.links import column, page_url
 from sessions_app.admin.views import RowPage, first_of
 from sessions_app.limited_operators import is_limited
 from sessions_app.text.length import estimate_tokens
@@ -362,15 +362,12 @@ class PromptResourceAdmin(PageAdmin):
     ordering = ("uri",)
     fields = (("name", "uri", "purpose"),)
     change_page = PromptEditor
+    address = column("uri", "Address", ordering="uri")
     views = (
         AddVersion,
         ActivateVersion,
         CompareVersions,
     )
-
-    @admin.display(description="Address", ordering="uri")
-    def address(self, prompt: PromptResource) -> str:
-        return prompt.uri
 
     @admin.display(description="Active version", empty_value="none")
     def version(self, prompt: PromptResource) -> int | None:

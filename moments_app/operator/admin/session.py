@@ -41,7 +41,7 @@ from moments_app.operator.views.session import (
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
-from sessions_app.admin.links import GIST, link_to, marked, titled, turn_url
+from sessions_app.admin.links import GIST, column, link_to, marked, titled, turn_url
 from sessions_app.admin.views import FormPage, actor_of
 from sessions_app.models import Archive, Session
 from sessions_app.transcript.append import CONTEXT_ID
@@ -108,25 +108,14 @@ class SessionAdmin(PageAdmin):
 
     # --- the list ---
 
+    person = column("user.user_id", "User", ordering="user__user_id")
+    turns = column("message_count", "Turns", "{:,}".format, ordering="message_count")
+    tokens = column("total_tokens", "Tokens", "{:,}".format, ordering="total_tokens")
+    active_at = column("last_activity_at", "Last activity", "{:%Y-%m-%d %H:%M}".format, ordering="last_activity_at")
+
     @admin.display(description="Session", ordering="session_id")
     def name(self, session: Session) -> str:
         return titled(session.session_id, getattr(session, "began", ""))
-
-    @admin.display(description="User", ordering="user__user_id")
-    def person(self, session: Session) -> str:
-        return session.user.user_id
-
-    @admin.display(description="Turns", ordering="message_count")
-    def turns(self, session: Session) -> str:
-        return f"{session.message_count:,}"
-
-    @admin.display(description="Tokens", ordering="total_tokens")
-    def tokens(self, session: Session) -> str:
-        return f"{session.total_tokens:,}"
-
-    @admin.display(description="Last activity", ordering="last_activity_at")
-    def active_at(self, session: Session) -> str:
-        return f"{session.last_activity_at:%Y-%m-%d %H:%M}"
 
     @display(  # type: ignore[untyped-decorator]
         description="Status", ordering="status", label={"active": "success", "cleared": "info"}
@@ -232,6 +221,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     ordering = ("-id",)
     when_empty = "No summaries yet. A job writes the first summary of a session after an answer."
     form_page = SummaryForm
+    sources = column("source_message_ids", "Sources", len)
     views = (RetrySummary,)
 
     class Media:
@@ -261,10 +251,6 @@ class SummaryAdmin(ReadOnlyAdmin):
     @admin.display(description="Continues")
     def base_link(self, summary: Summary) -> SafeString | str:
         return link_to(summary.base, self.window(summary.base)) if summary.base else "–"
-
-    @admin.display(description="Sources")
-    def sources(self, summary: Summary) -> int:
-        return len(summary.source_message_ids)
 
     @admin.display(description="Duration")
     def took(self, summary: Summary) -> SafeString | str:

@@ -8,7 +8,6 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from unfold.paginator import InfinitePaginator
 
@@ -25,7 +24,7 @@ from moments_app.operator.views.person import (
 )
 from moments_app.streams.edit_profile import edit_profile, own_texts
 from sessions_app.admin.base import PageAdmin, found_by
-from sessions_app.admin.links import change_url, chips, list_url
+from sessions_app.admin.links import change_url, chips, column, list_url
 from sessions_app.admin.views import RowPage, RowView, actor_of, may_see
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
@@ -132,6 +131,7 @@ class UserProfileAdmin(PageAdmin):
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
     change_page = Who
     form_page = ProfileForm
+    topics = column("preferred_topics", "Preferred topics", chips)
     tabs = (Who, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
     views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
@@ -162,7 +162,3 @@ class UserProfileAdmin(PageAdmin):
     def gist(self, profile: UserProfile) -> str:
         gist = Truncator(profile.summary).chars(120)
         return format_html('<span class="rem-chip">test person</span> {}', gist) if profile.is_test else gist
-
-    @admin.display(description="Preferred topics")
-    def topics(self, profile: UserProfile) -> SafeString:
-        return chips(profile.preferred_topics)
