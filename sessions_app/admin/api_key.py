@@ -136,6 +136,7 @@ class ApplicationAdmin(PageAdmin):
     ordering = ("name",)
     fields = ("name",)
     form_page = UsageForm
+    may_delete = False  # this would delete the application's people, who must be erased one by one
     people = column("people", "People", empty_value="0")
     keys = column("keys", "Keys", empty_value="0")
     made_at = column("created_at", "Created", one_line, ordering="created_at")
@@ -144,9 +145,6 @@ class ApplicationAdmin(PageAdmin):
         queryset: QuerySet[Application] = super().get_queryset(request)
         keys = ApiKey.objects.filter(revoked_at=None)
         return queryset.annotate(people=_number_of(UserProfile.objects.all()), keys=_number_of(keys))
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # deleting an application would delete its people, who must be erased one by one
 
 
 class ApiKeyForm(FormPage[ApiKey]):
@@ -221,6 +219,7 @@ class ApiKeyAdmin(PageAdmin):
     form_page = ApiKeyForm
     views: ClassVar[Sequence[type[OperatorView]]] = (RevokeApiKey,)
     when_empty = "No API keys yet. Applications need one to call the API."
+    may_delete = False
     revoke = RevokeApiKey.for_selected(
         "Revoke selected keys",
         button="Revoke these keys",
@@ -259,9 +258,6 @@ class ApiKeyAdmin(PageAdmin):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # A key's permissions can't be changed later. Revoking the key still requires the permission to change it.
         return obj is None and super().has_change_permission(request)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         """Issue the key. `response_add` shows its text once."""

@@ -84,6 +84,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
             `search_fields`, they are the ids of the rows' person and session.
         open_lookups: Lookups that URLs may filter by, in addition to the list's filters.
         tells_of_people: Whether the list shows more about people than their names.
+        may_add, may_change, may_delete: Whether operators with the permission may do this here.
         applications: The lookups from a row to its application. The first that isn't null applies. The default is the
             row's person and stream. Empty for site-wide rows.
         user_link, session_link: Columns with links to the rows' person and session.
@@ -103,6 +104,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     search_prefixes: Sequence[str] = ()
     open_lookups: ClassVar[Sequence[str]] = ()
     tells_of_people = True
+    may_add = may_change = may_delete = True
     applications: Sequence[str] = ()
     user_link = link_column("user", "User")
     session_link = link_column("session", "Session")
@@ -121,6 +123,15 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         self.list_filter_submit = any(isinstance(each, type) and issubclass(each, TYPED) for each in filters)
         self.change_form_outer_before_template = self.form_page.before
         self.change_form_outer_after_template = self.form_page.after
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.may_add and bool(super().has_add_permission(request))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.may_change and bool(super().has_change_permission(request, obj))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.may_delete and bool(super().has_delete_permission(request, obj))
 
     def get_urls(self) -> list[URLPattern]:
         """Put the URLs of the views before Django's, because one of Django's matches any text as a primary key."""
@@ -254,20 +265,12 @@ class ReadOnlyAdmin(PageAdmin):
         steered_with: The permission for the actions. Default: the permission to change rows.
     """
 
+    may_add = may_change = may_delete = False
     steered_with = ""
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
         own = f"{self.opts.app_label}.change_{self.opts.model_name}"
         return request.user.has_perm(self.steered_with or own)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
 
 
 class LogAdmin(ReadOnlyAdmin):

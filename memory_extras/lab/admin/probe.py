@@ -47,6 +47,7 @@ class ProbeAdmin(PageAdmin):
     ordering = ("-id",)
     list_before_template = "operator/probes/over_time.html"
     when_empty = "No probes yet. To create one, press “save as probe” next to a turn of a transcript."
+    may_add = False  # probes are created from a transcript, which has the evidence
     actions = ("run_selected",)
     form_page = ProbeForm
     views = (RunPersonsProbes,)
@@ -64,9 +65,6 @@ class ProbeAdmin(PageAdmin):
         if user_id := request.GET.get(UserFilter.parameter_name, "").replace("\0", "").strip():
             results = results.filter(user__user_id=user_id)
         return chart_of(results)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # probes are created from a transcript, which has the evidence
 
     def has_run_permission(self, request: HttpRequest) -> bool:
         """Allow running probes with the permission to change them."""

@@ -302,6 +302,7 @@ class MomentAdmin(PageAdmin):
     when_empty = (
         "No moments yet. Jobs write them from older turns. To write them now, press Build moments in a session."
     )
+    may_add = False
     date_hierarchy = None
     form_page = MomentForm
     views = (Chain, MomentReading)
@@ -330,9 +331,6 @@ class MomentAdmin(PageAdmin):
         by_words = queryset.filter(pk__in=Moment.objects.matching(term).values("pk"))
         by_key, by_user = queryset.filter(key__startswith=term), queryset.filter(user__user_id__startswith=term)
         return found_by(queryset, by_words, by_key, by_user), False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
 
     def delete_model(self, request: HttpRequest, obj: Moment) -> None:
         delete_moment(obj, actor=actor_of(request))

@@ -361,6 +361,7 @@ class PromptResourceAdmin(PageAdmin):
     search_fields = ("uri", "name")
     ordering = ("uri",)
     fields = (("name", "uri", "purpose"),)
+    may_delete = False  # moments refer to the version that created them
     change_page = PromptEditor
     address = column("uri", "Address", ordering="uri")
     views = (
@@ -380,6 +381,3 @@ class PromptResourceAdmin(PageAdmin):
         """Forbid operators who are limited to some applications to change global prompts."""
         is_others = obj is not None and obj.application_id is None and is_limited(request.user)
         return not is_others and bool(super().has_change_permission(request, obj))
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # moments refer to the version that created them

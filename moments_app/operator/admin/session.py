@@ -69,6 +69,7 @@ class SessionAdmin(PageAdmin):
     change_page = Transcript
     form_page = SessionForm
     open_lookups = ("user__id__exact",)
+    may_add = may_delete = False
     tabs = (
         Transcript,
         SessionSummaries,
@@ -156,12 +157,6 @@ class SessionAdmin(PageAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Make all fields read-only except title and legal hold."""
         return [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     def save_model(self, request: HttpRequest, obj: Session, form: Any, change: bool) -> None:
         """Save only edited fields, because counters may have changed in the meantime."""

@@ -232,6 +232,7 @@ class MemoryStreamAdmin(PageAdmin):
         "No memory texts yet. The first conversations create a text about each session and each person. "
         "To add a text that all users of an agent share, press Add memory text."
     )
+    may_delete = False  # streams are deactivated instead, because their items have sources
     actions = ("consolidate", "undo")
     form_page = StreamForm
     views = (ConsolidateStream, UndoConsolidation, StreamItems)
@@ -302,9 +303,6 @@ class MemoryStreamAdmin(PageAdmin):
         obj.last_updated_at = timezone.now()
         edited -= {"consolidated_content"}
         obj.save(update_fields=[*edited, "last_updated_at"] if change else None)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # streams are deactivated instead, because their items have sources
 
     # --- the list ---
 

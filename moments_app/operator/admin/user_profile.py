@@ -126,6 +126,8 @@ class UserProfileAdmin(PageAdmin):
     search_help_text = "Start of a user_id, or words from a user_id or summary"
     ordering = ("-updated_at",)
     when_empty = "No people yet. A person appears when an application stores the person's first message."
+    may_add = False  # created on first use
+    may_delete = False  # a person's data is only deleted completely: see `EraseProfile`
     readonly_fields = ("created_at", "updated_at")
     form = ProfileDetailsForm
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
@@ -151,12 +153,6 @@ class UserProfileAdmin(PageAdmin):
         obj.save(update_fields=[*{*form.changed_data}.difference(DERIVED), "updated_at"])
         edits = {name: form.cleaned_data[name] for name in form.changed_data if name in EDITED}
         edit_profile(now, edits, actor=actor_of(request))
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # created on first use
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # a person's data is only deleted completely: see `EraseProfile`
 
     @admin.display(description="Summary")
     def gist(self, profile: UserProfile) -> str:
