@@ -146,9 +146,14 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip().replace("\0", "")
+        return (self.found(request, queryset, term) if term else queryset), False
+
+    def found(self, request: HttpRequest, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the rows that a search finds."""
         if self.search_prefixes:
-            return prefix_search(queryset, search_term, *self.search_prefixes), False
-        found: tuple[QuerySet[Any], bool] = super().get_search_results(request, queryset, search_term)
+            return prefix_search(rows, term, *self.search_prefixes)
+        found: QuerySet[Any] = super().get_search_results(request, rows, term)[0]
         return found
 
     # --- applications, if there are several ---

@@ -103,12 +103,9 @@ class EventAdmin(LogAdmin):
         person = UserProfile.objects.filter(pk=OuterRef("user_pk"))
         return rows.annotate(**{NAMED: Coalesce(Subquery(person.values("application__name")), "application__name")})
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Event], search_term: str
-    ) -> tuple[QuerySet[Event], bool]:
-        term = search_term.strip().replace("\0", "")
+    def found(self, request: HttpRequest, rows: QuerySet[Event], term: str) -> QuerySet[Event]:
         people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
-        return (queryset.filter(user_pk__in=list(people)) if term else queryset), False
+        return rows.filter(user_pk__in=list(people))
 
     def get_fields(self, request: HttpRequest, obj: Event | None = None) -> Any:
         """Hide the payload of an erasure, because the receipt shows it."""

@@ -197,11 +197,14 @@ class JobAdmin(LogAdmin):
         named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
         return named
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
-    ) -> tuple[QuerySet[Job], bool]:
-        term = search_term.strip().replace("\0", "")
-        return (_found(queryset, term) if term else queryset), False
+    def found(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
+        """Find jobs by id, otherwise by the start of a person's or session's name. Use indexes."""
+        digits = term.replace("-", "")
+        if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
+            return rows.filter(job_id=digits)
+        people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
+        sessions = Session.objects.filter(session_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
+        return rows.filter(user__in=list(people)) | rows.filter(session__in=list(sessions))
 
     @admin.display(description="Process")
     def what(self, job: Job) -> str:
@@ -233,16 +236,6 @@ class JobAdmin(LogAdmin):
     def why(self, job: Job) -> str:
         reason = job.error or job.result.get("reason", "")
         return format_html('<span class="rem-op-cell">{}</span>', Truncator(reason).chars(120))
-
-
-def _found(jobs: QuerySet[Job], term: str) -> QuerySet[Job]:
-    """Find jobs by id, otherwise by the start of a person's or session's name. Use indexes."""
-    digits = term.replace("-", "")
-    if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
-        return jobs.filter(job_id=digits)
-    people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
-    sessions = Session.objects.filter(session_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
-    return jobs.filter(user__in=list(people)) | jobs.filter(session__in=list(sessions))
 
 
 for model in (Failure, Schedule, Success):

@@ -141,16 +141,10 @@ class SessionAdmin(PageAdmin):
             return super().get_list_display(request)
         return ("name", _said_column(request), "person", "turns", "active_at", "state")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
-    ) -> tuple[QuerySet[Session], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
-        said: Mapping[int, Mention | None] = find_sessions(queryset, term)
+    def found(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
+        said: Mapping[int, Mention | None] = find_sessions(rows, term)
         request.said = said  # type: ignore[attr-defined]
-        named = prefix_search(queryset, term, "session_id", "user__user_id")
-        return named | queryset.filter(pk__in=list(said)), False
+        return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(said))
 
     # --- rights ---
 

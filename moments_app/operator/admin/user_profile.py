@@ -137,15 +137,9 @@ class UserProfileAdmin(PageAdmin):
     tabs = (Who, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
     views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[UserProfile], search_term: str
-    ) -> tuple[QuerySet[UserProfile], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
-        named = queryset.filter(user_id__startswith=term)
+    def found(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
         read = UserProfile.objects.told_of(term).values("pk")[:MOST_READ]
-        return found_by(queryset, named, queryset.filter(pk__in=read)), False
+        return found_by(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=read))
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
         """Save only the edited fields, because other fields may have changed since the page was opened."""
