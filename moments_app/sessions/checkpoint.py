@@ -110,7 +110,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
         return Skipped("nothing to compact")
-    return input_of(session, shown, end, known, digest_prompt(session), corrections)
+    return input_of(session, shown, end, known, prompt_in_force(SESSION_DIGEST_URI, session), corrections)
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
@@ -149,15 +149,6 @@ def open_in_each(user: int, sessions: Sequence[Session]) -> dict[int, list[Memor
         assert atom.source_session_id is not None
         found[atom.source_session_id].append(atom)
     return found
-
-
-def digest_prompt(session: Session) -> PromptVersion:
-    """Return the active prompt for digests of a session.
-
-    Raises:
-        CannotRun: the prompt resource has no active version.
-    """
-    return prompt_in_force(SESSION_DIGEST_URI, session)
 
 
 def input_of(

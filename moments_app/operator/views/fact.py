@@ -210,14 +210,14 @@ class CorrectionForm(FormPage[Correction]):
             "correction": self.row,
             "kinds": shown_changes(changes) if sees else [],
             "sees_changes": sees,
-            "may_undo": self.admin.has_undo_permission(self.request) and self.row.undone_at is None,
+            "may_undo": self.admin.has_steer_permission(self.request) and self.row.undone_at is None,
         }
 
 
 class UndoCorrection(RowAction[Correction]):
     """Undo a correction, or explain why that is not possible."""
 
-    route, name, permission = "<int:pk>/undo/", "undo", "undo"
+    route, name, permission = "<int:pk>/undo/", "undo", "steer"
 
     def change(self, correction: Correction) -> str:
         undo = partial(undo_correction, correction, requested_by=self.actor)
@@ -236,14 +236,14 @@ class ContradictionForm(FormPage[Contradiction]):
         return {
             "question": question,
             "both": self.seen(facts.select_related("stream", "user")),
-            "may_answer": self.admin.has_answer_permission(self.request),
+            "may_answer": self.admin.has_steer_permission(self.request),
         }
 
 
 class Answer(RowAction[Contradiction]):
     """An answer to the question whether one fact ended another."""
 
-    permission = "answer"
+    permission = "steer"
     decision, told = "", ""
 
     def change(self, question: Contradiction) -> str:
