@@ -146,10 +146,12 @@ def _said_by_moments(event: Message) -> str:
     return "\n".join(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}" for moment in reversed(latest))
 
 
-def rewrite(event: Message, payload: dict[str, Any]) -> None:
+def rewrite(event: Message, payload: dict[str, Any], *, is_of_request: bool = False) -> None:
     """Replace the payload of a stored partition event, and update its text.
 
-    The role of requests may not write the table of served lines, so these are stored in the background.
+    Args:
+        is_of_request: whether the role may be that of requests, which may not write served lines. They are then
+            written in the background.
     """
     places = {line.partition(":")[0]: place for place, line in enumerate(event.content.split("\n"))}
     event.payload = payload
@@ -157,7 +159,10 @@ def rewrite(event: Message, payload: dict[str, Any]) -> None:
     event.content = fenced(dict(sorted(payload.items(), key=lambda field: places.get(field[0], len(places)))))
     event.tokens = estimate_tokens(event.content)
     event.save(update_fields=["payload", "content", "tokens"])
-    transaction.on_commit(partial(platform_text.note_served, event.user, [event.content], ()))
+    if is_of_request:
+        transaction.on_commit(partial(platform_text.keep_soon, event.user_id, [event.content]))
+    else:
+        platform_text.keep(event.user_id, [event.content])
 
 
 def fenced(payload: dict[str, object]) -> str:

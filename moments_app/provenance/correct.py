@@ -26,14 +26,15 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     StatementChange,
-    Summary,
 )
 from moments_app.models.atom import WHOLE, WRITTEN, content_hash
 from moments_app.provenance.written_texts import (
+    KINDS,
     Row,
     address_of,
     of_session_since,
     of_sessions,
+    restored,
     reword,
     reworded,
     set_text,
@@ -54,8 +55,8 @@ from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
 FOUND = 100  # maximum results of the search for matching texts
-CHANGED = FACT, MOMENT, SUMMARY, EVENT, STREAM, TURN = "fact", "moment", "summary", "event", "stream", "turn"
-WRITTEN_TEXTS: dict[type[Row], str] = {Moment: MOMENT, Summary: SUMMARY, Message: EVENT}
+FACT, STREAM, TURN = "fact", "stream", "turn"
+CHANGED = FACT, *KINDS.values(), STREAM, TURN
 ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
 OF_LINES = ("engine", "job", "prompt_version", "consolidated_at")  # columns that record what wrote a line
 
@@ -135,8 +136,11 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
     turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
     changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"], turns)]
     if order.kind != Correction.Kind.ENDED:
-        changes += _texts(fact, rewording, pks["moment"], turns)
-        changes += _turn_marks(fact, rewording, turns)
+        marks = _turn_marks(fact, rewording, turns)
+        marked = {*fact.source_message_ids, *(mark.pk for mark in marks)}
+        sessions = {turn.session_id for turn in turns if turn.pk in marked}
+        moments = {*pks["moment"], *(turn.moment_id for turn in turns if turn.moment_id)}
+        changes += [*_texts(fact, rewording, moments, sessions), *marks]
     return changes
 
 
@@ -153,7 +157,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     """
     user = _lock_person(_person_of(fact).pk)
     fact = MemoryAtom.objects.select_related("user", "stream").get(pk=fact.pk)
-    changes = [change for change in preview(fact, order) if change.pk == fact.pk or change.ref not in leave]
+    changes = [change for change in preview(fact, order) if change.ref == fact.uri or change.ref not in leave]
     correction = Correction.objects.create(
         user=user,
         fact=fact,
@@ -185,11 +189,11 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     user = _lock_person(correction.user_id)
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
     _refuse_undoing(correction)
-    rewordings = [undoing(correction)] if correction.kind == Correction.Kind.CORRECTED else []
     for change in reversed(correction.changes):
-        _undo(change, rewordings, requested_by)
-    for session in Session.objects.filter(pk__in=correction.turns.values("session")):
-        reword(of_session_since(session, correction.created_at), rewordings)
+        _undo(change, correction, requested_by)
+    if correction.kind == Correction.Kind.CORRECTED:
+        for session in Session.objects.filter(pk__in=correction.turns.values("session")):
+            _reword_later_texts(session, correction)
     pks = [change["pk"] for change in correction.changes if "made" in change]
     cause = Cause(requested_by, correction.reason)
     _undo_facts(correction, pks, cause)
@@ -280,19 +284,19 @@ def _facts(
     return changes
 
 
-def _texts(fact: MemoryAtom, rewording: Rewording, found: Collection[int], turns: Sequence[Message]) -> list[Change]:
-    """Return the changes of what engines wrote: moments, and the summaries and partition events of the turns' sessions.
+def _texts(fact: MemoryAtom, rewording: Rewording, moments: Collection[int], sessions: Collection[int]) -> list[Change]:
+    """Return the changes of texts that engines wrote.
 
     Args:
-        found: primary keys of moments that a search found.
+        moments: primary keys of the moments.
+        sessions: primary keys of the sessions whose summaries and partition events are changed.
     """
-    pks = {*found, *(turn.moment_id for turn in turns if turn.moment_id)}
-    moments = Moment.objects.filter(user=fact.user_id, pk__in=pks).defer("search_vector").order_by("pk")
     assert fact.user_id is not None  # checked by `preview`
-    rows = chain(moments, of_sessions(fact.user_id, {turn.session_id for turn in turns}))
+    found = Moment.objects.filter(user=fact.user_id, pk__in=moments).defer("search_vector").order_by("pk")
+    rows = chain(found, of_sessions(fact.user_id, sessions))
     texts = [(row, field, text) for row in rows for field, text in texts_of(row).items()]
     return [
-        Change(WRITTEN_TEXTS[type(row)], address_of(row), row.pk, field, text, after)
+        Change(KINDS[type(row)], address_of(row), row.pk, field, text, after)
         for row, field, text in texts
         if (after := reworded(text, [rewording])) != text
     ]
@@ -429,20 +433,11 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
         MemoryAtom.objects.filter(pk=change.statement_id).change(StatementChange.Action.UNDONE, cause, **change.columns)
 
 
-def _undo(change: dict[str, Any], rewordings: Sequence[Rewording], actor: str) -> None:
-    """Restore a text that was written by an engine, or the text of a stream, and keep later changes to it.
-
-    Args:
-        rewordings: restore the original words in a list of texts that was changed since.
-    """
+def _undo(change: dict[str, Any], correction: Correction, actor: str) -> None:
+    """Restore a text that was written by an engine, or the text of a stream, and keep later changes to it."""
     before, after = change["before"], change["after"]
-    if row := _row(change):
-        now = texts_of(row).get(change["field"])
-        if now == after:
-            restored = before
-        else:  # changed since
-            restored = merged_text(before, after, now) if isinstance(now, str) else reworded(now or [], rewordings)
-        set_text(row, change["field"], restored)
+    if (row := _row(change)) and change["field"] in (texts := texts_of(row)):
+        set_text(row, change["field"], restored(change, texts[change["field"]], correction))
     is_whole = change["kind"] == STREAM and "made" not in change  # a whole text, from before its lines were statements
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content
@@ -451,8 +446,21 @@ def _undo(change: dict[str, Any], rewordings: Sequence[Rewording], actor: str) -
 
 def _row(change: Mapping[str, Any]) -> Row | None:
     """Return the moment, summary or partition event of a change. None if it was deleted, or for other changes."""
-    table = next((table for table, kind in WRITTEN_TEXTS.items() if kind == change["kind"]), None)
+    table = next((table for table, kind in KINDS.items() if kind == change["kind"]), None)
     return table.objects.filter(pk=change["pk"]).first() if table else None
+
+
+def _reword_later_texts(session: Session, correction: Correction) -> None:
+    """Restore the original words in texts that were written since the correction.
+
+    If someone has used the new words since, they may mean something else. Then only sentences that say the same thing
+    as the fact are changed.
+    """
+    since = session.messages.turns().filter(user_id=session.user_id, arrived_at__gte=correction.created_at)
+    new = [word for _old, word in Rewording(correction.before, correction.after).words]
+    said = any(since.filter(content__icontains=word).exists() for word in new)
+    later = of_session_since(session, correction.created_at)
+    reword(later, [undoing(correction, replaces_names=not said)])
 
 
 def _settle(correction: Correction, cause: Cause) -> None:

@@ -58,7 +58,7 @@ from moments_app.provenance.retract import (
     log_event,
     recount,
 )
-from moments_app.provenance.written_texts import reword, rewordings_since
+from moments_app.provenance.written_texts import apply_edits_since
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.database.sql import lock_rows
@@ -277,7 +277,7 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
 
 
 def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
-    """Apply the corrections that were made, or undone, since the retraction to the restored texts."""
+    """Apply to the restored texts what was corrected, or no longer corrected, since the retraction."""
     rows = (
         table.objects.filter(pk__in=retraction.items.withdrawn(table).ids(), **of_session)
         for table, of_session in (
@@ -286,7 +286,7 @@ def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
             (Message, {"session": session, "kind": Message.Kind.PARTITION}),
         )
     )
-    reword(chain.from_iterable(rows), rewordings_since(session, retraction.created_at))
+    apply_edits_since(chain.from_iterable(rows), session, retraction.created_at)
 
 
 # --- streams ---

@@ -1,18 +1,21 @@
 """The texts that engines wrote from turns: of moments, of rolling summaries, and of partition events (digests).
 
-A correction changes these texts. So nothing that reads them needs to know about corrections.
+A correction changes the stored texts, so readers of a text need no knowledge of corrections.
 """
 
+import json
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 from moments_app.models import Correction, Moment, Summary
 from moments_app.moments.partition import rewrite
-from moments_app.turns.rewording import Rewording, without
+from moments_app.streams.texts import merged, merged_text
+from moments_app.turns.rewording import Rewording
 from sessions_app.models import Message, Session
 
 Row = Moment | Summary | Message
+KINDS: dict[type[Row], str] = {Moment: "moment", Summary: "summary", Message: "event"}
 FIELDS: dict[type[Row], tuple[str, ...]] = {
     Moment: ("summary", "detail"),
     Summary: ("text", "facts"),
@@ -21,11 +24,22 @@ FIELDS: dict[type[Row], tuple[str, ...]] = {
 
 
 def texts_of(row: Row) -> dict[str, Any]:
-    """Return the texts of a row by field: each is a text, a list of texts, or the list of a summary's facts."""
+    """Return the texts of a row by field: each is a text, a list of texts, or the list of a summary's facts.
+
+    An imported row may have other values. They are left out.
+    """
     if isinstance(row, Message):
-        payload = row.payload or {}
-        return {name: payload[name] for name in FIELDS[Message] if payload.get(name) is not None}
-    return {name: getattr(row, name) for name in FIELDS[type(row)]}
+        payload = row.payload if isinstance(row.payload, dict) else {}
+        found = {name: payload.get(name) for name in FIELDS[Message]}
+    else:
+        found = {name: getattr(row, name) for name in FIELDS[type(row)]}
+    return {name: text for name, text in found.items() if _is_text(text)}
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(one.get("fact") if isinstance(one, dict) else one, str) for one in value)
+    return isinstance(value, str)
 
 
 def as_one_text(text: Any) -> str:
@@ -36,17 +50,17 @@ def as_one_text(text: Any) -> str:
 
 
 def address_of(row: Row) -> str:
-    """Return the `rem://` address of a row."""
+    """Return the `rem://` address of a row. A partition event has the sequence of the turn before it."""
     if isinstance(row, Moment):
         return row.uri
     session = f"rem://sessions/{row.session.session_id}"
-    return f"{session}/summary" if isinstance(row, Summary) else f"{session}/messages/{row.sequence}"
+    return f"{session}/summary" if isinstance(row, Summary) else f"{session}/messages/{row.sequence}#event"
 
 
 def set_text(row: Row, field: str, text: Any) -> None:
     """Store a text of a row. The vectors of a moment's former text are deleted."""
     if isinstance(row, Message):
-        rewrite(row, (row.payload or {}) | {field: text})
+        rewrite(row, (row.payload or {}) | {field: text}, is_of_request=True)
         return
     setattr(row, field, text)
     if isinstance(row, Moment):
@@ -56,27 +70,39 @@ def set_text(row: Row, field: str, text: Any) -> None:
         row.save(update_fields=[field])
 
 
-def reworded(text: Any, rewordings: Iterable[Rewording]) -> Any:
-    """Return a text of `texts_of` after rewordings. Items of a list that become empty are left out."""
-
-    def change(one: str) -> str:
-        lines = one.split("\n")
-        for rewording in rewordings:
-            lines = without(lines, rewording)
-        return "\n".join(lines)
-
-    rewordings = list(rewordings)
+def reworded(text: Any, rewordings: Collection[Rewording]) -> Any:
+    """Return a text of `texts_of` after rewordings. Lines and list items that become empty are left out."""
     if isinstance(text, str):
-        return change(text)
-    read = [(one, change(one["fact"] if isinstance(one, dict) else one)) for one in text]
-    return [one | {"fact": new} if isinstance(one, dict) else new for one, new in read if new]
+        lines = [(line, _reworded(line, rewordings)) for line in text.split("\n")]
+        return "\n".join(new for line, new in lines if new or not line.strip())
+    items = [(one, reworded(one["fact"] if isinstance(one, dict) else one, rewordings)) for one in text]
+    return [one | {"fact": new} if isinstance(one, dict) else new for one, new in items if new]
+
+
+def _reworded(line: str, rewordings: Collection[Rewording]) -> str:
+    """Return a line after rewordings. An unchanged line keeps its spaces, and a changed line its indentation."""
+    old = new = line.strip()
+    for rewording in rewordings:
+        new = rewording.of(new)
+    if new == old:
+        return line
+    return line[: len(line) - len(line.lstrip())] + new if new else ""
+
+
+def merged_texts(base: Any, before: Any, after: Any) -> Any:
+    """Return `merged_text` for a text of `texts_of`. Lists are merged by their items."""
+    if isinstance(base, str):
+        return merged_text(base, before, after)
+    keys = [[json.dumps(one, sort_keys=True) for one in items] for items in (base, before, after)]
+    return [json.loads(key) for key in merged(*keys)]
 
 
 def of_sessions(user: int, sessions: Collection[int]) -> Iterator[Row]:
     """Yield the summaries and partition events of a person's sessions, oldest first."""
-    yield from Summary.objects.completed().filter(user=user, session__in=sessions).select_related("session")
-    events = Message.objects.partitions().filter(user_id=user, session__in=sessions).select_related("session")
-    yield from events.order_by("session", "sequence", "pk")
+    summaries = Summary.objects.completed().filter(user=user, session__in=sessions)
+    yield from summaries.select_related("session").order_by("pk")
+    events = Message.objects.partitions().filter(user_id=user, session__in=sessions)
+    yield from events.select_related("session").order_by("session", "sequence", "pk")
 
 
 def of_session_since(session: Session, at: datetime) -> Iterator[Row]:
@@ -94,18 +120,50 @@ def reword(rows: Iterable[Row], rewordings: Collection[Rewording]) -> None:
                 set_text(row, field, new)
 
 
-def rewordings_since(session: Session, at: datetime) -> list[Rewording]:
-    """Return how texts of a session from before a time are reworded by corrections made, or undone, since then."""
+def undoing(correction: Correction, *, replaces_names: bool = True) -> Rewording:
+    """Return the rewording that restores the original words."""
+    return Rewording(correction.after, correction.before, fact=correction.after, replaces_names=replaces_names)
+
+
+# --- texts that were restored by the undo of a retraction ---
+
+
+def apply_edits_since(rows: Iterable[Row], session: Session, at: datetime) -> None:
+    """Apply the corrections that were made or undone since a time to texts from before it."""
+    rows = list(rows)
     own = Correction.objects.filter(user=session.user_id)
     made = own.standing().filter(turns__session=session, created_at__gt=at).distinct()
-    edits = [(one.created_at, Rewording(one.before, one.after, fact=one.before)) for one in made]
-    turns = f"rem://sessions/{session.session_id}/messages/"
-    for one in own.filter(kind=Correction.Kind.CORRECTED, undone_at__gt=at, created_at__lte=at):
-        if one.undone_at and any(change["ref"].startswith(turns) for change in one.changes):
-            edits.append((one.undone_at, undoing(one)))
-    return [rewording for _at, rewording in sorted(edits, key=lambda edit: edit[0])]
+    undone = own.filter(undone_at__gt=at, created_at__lte=at)
+    edits = [*((one.created_at, _apply, one) for one in made), *((one.undone_at, _undo, one) for one in undone)]
+    for _at, edit, correction in sorted(edits, key=lambda edit: (edit[0], edit[2].pk)):
+        for row in rows:
+            for field, text in texts_of(row).items():
+                edit(row, field, text, correction)
 
 
-def undoing(correction: Correction) -> Rewording:
-    """Return the rewording that restores the original words."""
-    return Rewording(correction.after, correction.before, fact=correction.after)
+def _apply(row: Row, field: str, text: Any, correction: Correction) -> None:
+    """Change a text, and record the change so that the correction can be undone."""
+    after = reworded(text, [Rewording(correction.before, correction.after, fact=correction.before)])
+    if after == text:
+        return
+    set_text(row, field, after)
+    place = {"kind": KINDS[type(row)], "ref": address_of(row), "pk": row.pk, "field": field}
+    correction.changes = [*correction.changes, place | {"before": text, "after": after}]
+    correction.save(update_fields=["changes"])
+
+
+def _undo(row: Row, field: str, text: Any, correction: Correction) -> None:
+    """Restore a text that the correction had changed before it was undone."""
+    place = (KINDS[type(row)], row.pk, field)
+    for change in correction.changes:
+        if (change["kind"], change["pk"], change["field"]) == place:
+            set_text(row, field, restored(change, text, correction))
+
+
+def restored(change: dict[str, Any], now: Any, correction: Correction) -> Any:
+    """Return the present text of a change without the correction. Later changes of the text are kept."""
+    if now == change["after"]:
+        return change["before"]
+    if correction.kind == Correction.Kind.CORRECTED:
+        return reworded(now, [undoing(correction)])
+    return merged_texts(change["before"], change["after"], now)

@@ -313,6 +313,11 @@ def keep(user_pk: int, texts: Iterable[str]) -> None:
     write([ServedTexts(user_pk, list(texts), ())])
 
 
+def keep_soon(user_pk: int, texts: Iterable[str]) -> None:
+    """Store the lines of a text that the platform wrote for a model, in the background."""
+    waiting.note(ServedTexts(user_pk, list(texts), ()))
+
+
 waiting = WriteBuffer("served-lines", write, soon=True)
 
 

@@ -35,11 +35,13 @@ class Rewording:
     Args:
         after: the new text. Blank if the fact was ended or withdrawn.
         fact: the whole old text, if `before` is one of its sentences. It names the people whom the sentence is about.
+        replaces_names: whether a new name also replaces the old one in sentences that say something else.
     """
 
     before: str
     after: str
     fact: str = ""
+    replaces_names: bool = True
 
     @cached_property
     def parts(self) -> "list[Rewording]":
@@ -47,7 +49,7 @@ class Rewording:
         old, new = sentences_of(self.before), sentences_of(self.after)
         if len(old) < 2:
             return [self]
-        return [Rewording(*pair, fact=self.before) for pair in _changed(old, new)]
+        return [Rewording(*pair, fact=self.before, replaces_names=self.replaces_names) for pair in _changed(old, new)]
 
     @cached_property
     def words(self) -> list[tuple[str, str]]:
@@ -62,6 +64,8 @@ class Rewording:
     @property
     def is_name(self) -> bool:
         """Return whether a name was replaced. The new name then replaces the old one in all sentences."""
+        if not self.replaces_names:
+            return False
         said = statement_of(self.before)
         return bool(said) and said is not None and said.attribute not in _NO_NAMES
 

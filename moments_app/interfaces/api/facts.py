@@ -269,9 +269,11 @@ class ChangeAnswer(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=CHANGED)
     ref = serializers.CharField()
     field = serializers.CharField()
-    before = serializers.JSONField(help_text="The text before the change. For a turn, only the incorrect words.")
+    before = serializers.JSONField(
+        help_text="The text before the change, or a list of texts. For a turn, only the incorrect words."
+    )
     after = serializers.JSONField(
-        help_text="The text after the change. Blank if no text is left, or if the fact has ended."
+        help_text="The text after the change, or a list of texts. Blank if no text is left, or if the fact has ended."
     )
 
 
@@ -385,9 +387,9 @@ class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
     def partial_update(self, request: Request, fact_id: uuid.UUID) -> Response:
         """Correct or end a fact, with all matching items. With `preview`, only return the matching items.
 
-        A correction also changes the matching facts, moments and stream texts, and updates the profile. Turns stay
-        unchanged, but their incorrect words are marked, so that these words are not extracted again. The end of a fact
-        doesn't change moments and turns, because they describe their own time.
+        A correction also changes the matching facts, moments, summaries, digests and stream texts, and updates the
+        profile. Turns stay unchanged, but their incorrect words are marked, so that these words are not extracted
+        again. The end of a fact changes only facts and stream texts, because the others describe their own time.
         """
         return self._changed(order_of(self.validated_data))
 

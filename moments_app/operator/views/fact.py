@@ -131,7 +131,7 @@ class Saying:
 
 
 class SaidElsewhere(RowPage[MemoryAtom]):
-    """Everything that says the same thing as a fact: other facts, moments, texts of streams, and turns."""
+    """Everything that says the same thing as a fact: other facts, moments, summaries, texts of streams, and turns."""
 
     route, name, needs = "<int:pk>/elsewhere/", "elsewhere", SEE_MEMORY
     template_name = "operator/facts/elsewhere.html"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Correction, Job, MemoryAtom, MemoryStream, Moment, Summary
@@ -258,8 +259,105 @@ def test_row_2_a_withdrawal_empties_a_digest_and_its_undo_restores_it(
     fact, session = daughter(ada), Session.objects.get()
     retract(session, [1], reason="test", requested_by="test")
     run("digest_session", session)
-    before = Message.objects.partitions().get()
+    contents = Message.objects.partitions().values_list("content", "payload__context")
+    before = contents.get()
     correction = correct(fact, withdrawing(), requested_by="test")
-    assert "Maya" in before.payload["context"] and "Maya" not in Message.objects.partitions().get().payload["context"]
+    assert "Maya" in before[1] and "Maya" not in contents.get()[1]
     undo_correction(correction, requested_by="test")
-    assert Message.objects.partitions().get().content == before.content
+    assert contents.get() == before
+
+
+def summary(session: Session, text: str, *facts: str) -> Summary:
+    """Create a version of a session's summary."""
+    return Summary.objects.create(
+        session=session,
+        user=session.user,
+        status=Summary.Status.COMPLETED,
+        start_sequence=0,
+        end_sequence=1,
+        text=text,
+        facts=[{"fact": fact, "message_indexes": [0]} for fact in facts],
+        completed_at=timezone.now(),
+    )
+
+
+def cat(user: UserProfile, session: Session) -> MemoryAtom:
+    sources = {"source_session": session, "source_message_ids": [session.messages.earliest("sequence").pk]}
+    stream = MemoryStream.objects.ensure_of_person(user, "default")
+    return note(stream, "User: My cat is called Otto.", "fact", **sources)
+
+
+def test_a_correction_leaves_unrelated_lines_as_they_are(ada: UserProfile) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    text = "## Plan\n\nThe kiln is hot.\n\n- glaze\n  - red\n  - Their daughter is called Maya.\n\nEnd"
+    changed, unchanged = summary(session, text), summary(session, "", "Steps:\n\n- a\n  - b")
+    changes = fix(fact).changes
+    changed.refresh_from_db()
+    assert changed.text == text.replace("Maya", "Mia")
+    assert [change["pk"] for change in changes if change["kind"] == "summary"] == [changed.pk] != [unchanged.pk]
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary", "build_moments"])
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_row_2_a_correction_and_a_retraction_can_be_undone_in_any_order(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str, is_withdrawn: bool
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    append(ada, "s1", turns(4, first=2))
+    run(process, session)
+    order = withdrawing() if is_withdrawn else correcting("User: My daughter is called Mia.")
+    first = retract(session, [4], reason="test", requested_by="test")
+    correction = correct(fact, order, requested_by="test")
+    undo_retraction(first, requested_by="test")
+    undo_correction(correction, requested_by="test")
+    assert names_told() == {"Maya"}
+    correction = correct(MemoryAtom.objects.get(pk=fact.pk), order, requested_by="test")
+    second = retract(session, [4], reason="test", requested_by="test")
+    undo_correction(correction, requested_by="test")
+    undo_retraction(second, requested_by="test")
+    assert names_told() == {"Maya"}
+
+
+def names_told() -> set[str]:
+    texts = left() + str(Moment.objects.values_list("detail", flat=True))
+    return {name for name in ("Maya", "Mia") if name in texts}
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_row_2_corrections_of_two_facts_in_one_text_are_undone_oldest_first(
+    ada: UserProfile, is_withdrawn: bool
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    text = "Intro one. Intro two.\nTheir daughter is called Maya. It rains. Their cat is called Otto."
+    facts = ("User: My daughter is called Maya.", "User: My cat is called Otto.")
+    one, both = summary(session, text), summary(session, "", *facts)
+    order = withdrawing() if is_withdrawn else correcting("User: My daughter is called Mia.")
+    first = correct(fact, order, requested_by="test")
+    second = correct(cat(ada, session), correcting("User: My cat is called Olli."), requested_by="test")
+    for correction in (first, second):
+        undo_correction(correction, requested_by="test")
+    one.refresh_from_db()
+    both.refresh_from_db()
+    assert {one["fact"] for one in both.facts} == {*facts}
+    assert one.text == text if not is_withdrawn else "Maya" in one.text
+
+
+def test_row_2_an_undo_leaves_a_name_that_was_used_since(ada: UserProfile, quoting_server: OpenAIServer) -> None:
+    correction, session = fix(daughter(ada)), Session.objects.get()
+    said = [NewMessage("user", "My niece is called Mia too."), NewMessage("assistant", "Nice.")]
+    append(ada, "s1", said)
+    append(ada, "s1", turns(4, first=4))
+    run("digest_session", session)
+    undo_correction(correction, requested_by="test")
+    content = Message.objects.partitions().get().content
+    assert "niece is called Mia" in content and "daughter is called Maya" in content
+
+
+@pytest.mark.parametrize("payload", [None, [1], {"context": 5}, {"lessons": "x"}, {"lessons": [1]}])
+def test_a_correction_accepts_events_with_other_payloads(
+    ada: UserProfile, quoting_server: OpenAIServer, payload: Any
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    run("digest_session", session)
+    Message.objects.partitions().update(payload=payload)
+    assert "event" not in {change["kind"] for change in fix(fact).changes}
