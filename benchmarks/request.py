@@ -174,7 +174,7 @@ def _rows(site: RunningSite, people: list[Person]) -> Iterator[list[str]]:
     for number, (state, let_time_pass) in enumerate(STATES.items()):
         let_time_pass(wait_for_jobs)
         for what, request in KINDS.items():
-            items = said[number * CALLS : (number + 1) * CALLS]
+            items = said[number :: len(STATES)][:CALLS]
             if what in (CONTEXT, SEARCH):
                 items = asked[2 * number + (what == SEARCH) :: 2 * len(STATES)]
             yield [state, what, *site.measured([request(*item) for item in items])]
