@@ -467,6 +467,22 @@ def test_the_discovery_document_is_cached_and_new_signing_keys_are_fetched(
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "curve"},
+        {"kty": "OKP", "crv": "Ed9", "x": "AA", "kid": "curve"},
+        {"kty": "RSA", "n": "AA", "e": "AQAB", "use": "later", "kid": "use"},
+        {"kid": "nothing else"},
+        None,
+    ],
+)
+def test_unknown_keys_of_the_provider_are_skipped(provider: OpenIDProvider, assistant: Assistant, key: Any) -> None:
+    provider.other_keys, browser = [key], Browser()
+    log_in(browser, assistant)
+    assert is_logged_in(browser, assistant)
+
+
+@pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"ISSUER": "http://login.example.com"}, "OAUTH__OPENID_ISSUER: "),
