@@ -1,7 +1,6 @@
 """The pages of end users, who log in at the OpenID provider and grant an assistant access to their own memory.
 
-The pages use no login session, so an end user never becomes an operator. Two signed cookies, which only these pages
-receive, contain a started login and a finished one. The finished login ends after `LOGIN_SECONDS`, or with a decision.
+A login (`logins.py`) ends with a decision.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +8,6 @@ from typing import Any
 
 import structlog
 from django.contrib import admin
-from django.core import signing
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
@@ -17,7 +15,7 @@ from django.utils.crypto import constant_time_compare
 from django.utils.decorators import method_decorator
 from django.views.generic import View
 
-from memory_extras.oauth import openid
+from memory_extras.oauth import logins, openid
 from memory_extras.oauth.audiences import MCP, audience_named, resource_of
 from memory_extras.oauth.conf import current
 from memory_extras.oauth.consent_page import Asked, ConsentPage, GrantForm
@@ -28,35 +26,9 @@ from sessions_app.models.application import DEFAULT, UnknownApplication
 
 logger = structlog.get_logger(__name__)
 
-STARTED, FINISHED = "oauth_started", "oauth_login"  # cookies
-LOGIN_SECONDS = 600
 QUERY_MOST = 2_500  # characters of a request, which must fit into a cookie
 GRANTED = "assistant_authorized"
 PERSON = "person"  # actor of events and grants. Other columns identify the person, and an erasure clears them
-
-
-def _read(request: HttpRequest, cookie: str) -> Any:
-    """Return the content of a signed cookie, or None if it is missing, forged or too old."""
-    try:
-        return signing.loads(request.COOKIES.get(cookie, ""), salt=cookie, max_age=LOGIN_SECONDS)
-    except signing.BadSignature:
-        return None
-
-
-def _write(response: HttpResponse, cookie: str, content: Any) -> None:
-    response.set_cookie(
-        cookie,
-        signing.dumps(content, salt=cookie),
-        max_age=LOGIN_SECONDS,
-        path=reverse("oauth2_provider:authorize"),
-        secure=current().site.startswith("https:"),
-        httponly=True,
-        samesite="Lax",  # the provider redirects back here
-    )
-
-
-def _drop(response: HttpResponse, cookie: str) -> None:
-    response.delete_cookie(cookie, path=reverse("oauth2_provider:authorize"), samesite="Lax")
 
 
 def _to_request(query: str) -> HttpResponse:
@@ -81,7 +53,7 @@ class EndUserPage(ConsentPage):
     is_new = False  # whether the end user has no memory yet
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        self.user_id: str | None = _read(request, FINISHED)
+        self.user_id = logins.user_id_in(request)
         resource = request.GET.get("resource") or resource_of(MCP)
         if not openid.is_on() or audience_named(resource) != MCP:
             return HttpResponseRedirect(f"{reverse('admin:sessions_app_apikey_authorize')}?{request.GET.urlencode()}")
@@ -128,7 +100,7 @@ class OwnConsent(EndUserPage):
             return self.answered(self.shown)
         answer = self.answered(self.decided)
         if answer.status_code == 200:
-            _drop(answer, FINISHED)
+            logins.end(request, answer)
         return answer
 
     def shown(self, asked: Asked, form: GrantForm | None = None) -> HttpResponse:
@@ -163,7 +135,7 @@ class Login(EndUserPage):
         except openid.LoginFailed as error:
             return self.failed(str(error), query=query, status=error.status)
         answer = HttpResponseRedirect(started.url)
-        _write(answer, STARTED, started.secrets | {"query": query})
+        logins.begin(answer, started.secrets | {"query": query})
         return answer
 
 
@@ -172,7 +144,7 @@ class Callback(EndUserPage):
     """Ends a login that started in this browser."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        given, started = request.GET, _read(request, STARTED)
+        given, started = request.GET, logins.started_in(request)
         is_plain = all(len(values) == 1 for _, values in given.lists())
         if not (started and is_plain and constant_time_compare(given.get("state", ""), started["state"])):
             # The cookie stays, because another site may have made this request.
@@ -183,7 +155,7 @@ class Callback(EndUserPage):
             answer = self._ended(given, started)
         except openid.LoginFailed as error:
             answer = self.failed(str(error), query=started["query"], status=error.status)
-        _drop(answer, STARTED)
+        logins.abandon(answer)
         return answer
 
     def _ended(self, given: QueryDict, started: dict[str, str]) -> HttpResponse:
@@ -195,7 +167,7 @@ class Callback(EndUserPage):
             raise openid.LoginFailed("Your login could not be verified. Try again.")
         user_id = openid.user_id_of(code, started)
         answer = _to_request(started["query"])
-        _write(answer, FINISHED, user_id)
+        logins.finish(answer, user_id)
         return answer
 
 
@@ -207,5 +179,5 @@ class Logout(View):
         query = request.GET.copy()
         query["prompt"] = "login"
         answer = _to_request(query.urlencode())
-        _drop(answer, FINISHED)
+        logins.end(request, answer)
         return answer

@@ -11,12 +11,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import flask
 import httpx2
 import pytest
+from django.contrib.sessions.models import Session
 from django.core import signing
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client as Browser
 from pytest_django.fixtures import Settings
 
-from memory_extras.oauth import end_user, openid
+from memory_extras.oauth import end_user, logins, openid
 from memory_extras.oauth.models import Assistant, Consent
 from memoryproject import conf
 from sessions_app.models import ApiKey, Application, Event, UserProfile
@@ -169,14 +170,14 @@ def test_row_9_a_forged_login_is_no_login(
     mine = Browser()
     started = start(mine, assistant)
     mine.get(CALLBACK, query_params=at_provider(started))
-    good = mine.cookies["oauth_login"].value
-    forged = [signing.dumps("bo", salt="another"), signing.dumps("bo", key="k", salt="oauth_login"), "bo", f"{good}x"]
+    good = mine.cookies["oauth_user"].value
+    forged = [signing.dumps("bo", salt="another"), signing.dumps("bo", key="k", salt="oauth_user"), "bo", f"{good}x"]
     for value in (*forged, started.cookies["oauth_started"].value):
         browser = Browser()
-        browser.cookies["oauth_login"] = value
+        browser.cookies["oauth_user"] = value
         assert not is_logged_in(browser, assistant)
         assert allow(browser, assistant).status_code == 200 and not Consent.objects.exists()
-    monkeypatch.setattr(end_user, "LOGIN_SECONDS", -1)
+    monkeypatch.setattr(logins, "LOGIN_SECONDS", -1)
     assert not is_logged_in(mine, assistant), "It has expired."
     allow(mine, assistant)
     assert not Consent.objects.exists()
@@ -275,10 +276,10 @@ def test_row_18_an_end_user_is_no_operator(provider: OpenIDProvider, assistant: 
     browser = Browser()
     log_in(browser, assistant, "root")
     operator()  # the superuser `root`
-    assert {*browser.cookies} <= {"oauth_login", "oauth_started", "csrftoken"}, "There is no login session."
-    assert browser.cookies["oauth_login"]["path"] == PAGE and browser.cookies["oauth_login"]["httponly"]
-    assert browser.cookies["oauth_login"]["secure"] and browser.cookies["oauth_login"]["samesite"] == "Lax"
-    browser.cookies["sessionid"] = browser.cookies["oauth_login"].value
+    assert {*browser.cookies} <= {"oauth_user", "oauth_started", "csrftoken"}, "There is no login session."
+    assert browser.cookies["oauth_user"]["path"] == PAGE and browser.cookies["oauth_user"]["httponly"]
+    assert browser.cookies["oauth_user"]["secure"] and browser.cookies["oauth_user"]["samesite"] == "Lax"
+    browser.cookies["sessionid"] = browser.cookies["oauth_user"].value
     for path in ("/admin/", "/admin/sessions_app/apikey/", OPERATORS):
         answer = browser.get(path, query_params=asked(assistant))
         assert answer.status_code == 302 and "/admin/login/" in answer["Location"]
@@ -337,6 +338,34 @@ def test_an_end_user_logs_out_and_then_needs_the_password_again(provider: OpenID
     httpx2.get(start(browser, assistant, prompt="login")["Location"])
     httpx2.get(start(browser, assistant)["Location"])
     assert provider.prompts == ["login", ""]
+
+
+def test_a_copy_of_a_login_ends_with_the_logout_and_with_a_decision(
+    provider: OpenIDProvider, assistant: Assistant
+) -> None:
+    ends: list[Callable[[Browser], Any]] = [
+        lambda browser: browser.post(LOGOUT, query_params=asked(assistant)),
+        lambda browser: allow(browser, assistant),
+    ]
+    for end in ends:
+        mine, copy, other = Browser(), Browser(), Browser()
+        log_in(mine, assistant)
+        log_in(other, assistant)
+        copy.cookies["oauth_user"] = mine.cookies["oauth_user"].value
+        assert is_logged_in(copy, assistant)
+        end(mine)
+        assert not is_logged_in(copy, assistant) and is_logged_in(other, assistant)
+        assert allow(copy, assistant).status_code == 200 and Consent.objects.count() <= 1
+
+
+def test_expired_logins_are_deleted(
+    provider: OpenIDProvider, assistant: Assistant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "LOGIN_SECONDS", -1)
+    log_in(Browser(), assistant)
+    monkeypatch.undo()
+    log_in(Browser(), assistant)
+    assert Session.objects.count() == 1
 
 
 @pytest.mark.slow
