@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -15,10 +16,12 @@ from django.contrib.sessions.models import Session
 from django.core import signing
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client as Browser
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory_extras.oauth import end_user, logins, openid
 from memory_extras.oauth.models import Assistant, Consent
+from memory_extras.oauth.tokens import Tokens
 from memoryproject import conf
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from tests.support.live import live_site
@@ -31,6 +34,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SITE = "https://memory.example.com"
 PAGE, LOGIN, CALLBACK, LOGOUT = "/authorize", "/authorize/login", "/authorize/callback", "/authorize/logout"
 OPERATORS = "/admin/sessions_app/apikey/authorize/"
+GRANTS = "/authorize/grants"
 LOGGED_IN = "Logged in as"
 NOT_VERIFIED = "Your login could not be verified."
 
@@ -75,6 +79,16 @@ def allow(browser: Browser, client: Assistant, query: dict[str, str] | None = No
 
 def is_logged_in(browser: Browser, client: Assistant) -> bool:
     return LOGGED_IN in page(browser, client)
+
+
+def see_grants(browser: Browser, user: str = "ada") -> str:
+    """Log in to see the own grants. Return the page."""
+    back = at_provider(browser.get(f"{GRANTS}/login"), user)
+    return str(browser.get(CALLBACK, query_params=back, follow=True).content.decode())
+
+
+def revoke(browser: Browser, consent: Consent) -> Any:
+    return browser.post(f"{GRANTS}/{consent.pk}/revoke")
 
 
 def token_of(client: Assistant, code: str) -> dict[str, Any]:
@@ -149,6 +163,75 @@ def test_without_a_provider_requests_go_to_the_operators_page(assistant: Assista
     for path in (PAGE, LOGIN, CALLBACK):
         assert Browser().get(path, query_params=asked(assistant))["Location"].startswith(f"{OPERATORS}?")
     assert allow(Browser(), assistant)["Location"].startswith(f"{OPERATORS}?")
+
+
+# --- the grants of an end user ---
+
+
+def test_an_end_user_sees_and_revokes_their_grants(
+    provider: OpenIDProvider, assistant: Assistant, ada: UserProfile
+) -> None:
+    browser = Browser()
+    assert GRANTS not in page(browser, assistant)
+    log_in(browser, assistant)
+    assert GRANTS in page(browser, assistant)
+    granted = allow(browser, assistant)
+    assert GRANTS in granted.content.decode()
+    token = token_of(assistant, back_from(granted)["code"])
+    assert "Log in to see which assistants" in browser.get(GRANTS).content.decode(), "The decision has ended the login."
+    shown = see_grants(browser)
+    assert "Claude" in shown and "Permissions: read write." in shown and "name is not verified" in shown
+    consent = Consent.objects.get()
+    assert Tokens().key_with(token["access_token"], "/mcp") == consent.key
+    assert revoke(browser, consent)["Location"] == GRANTS
+    assert "No assistant has access" in browser.get(GRANTS).content.decode()
+    assert Tokens().key_with(token["access_token"], "/mcp") is None
+    refresh = {"grant_type": "refresh_token", "refresh_token": token["refresh_token"], "client_id": assistant.client_id}
+    assert Browser().post("/token", refresh).json()["error"] == "invalid_grant"
+    event = Event.objects.get(type="assistant_grant_revoked")
+    assert (event.user_pk, event.actor, event.payload) == (ada.pk, "person", {"client_id": assistant.client_id})
+    revoke(browser, consent)
+    assert Event.objects.filter(type="assistant_grant_revoked").count() == 1
+
+
+def test_row_9_an_end_user_cannot_see_or_revoke_other_grants(
+    provider: OpenIDProvider, assistant: Assistant, ada: UserProfile, bo: UserProfile
+) -> None:
+    other = Application.objects.create(name="other")
+    namesake = UserProfile.objects.ensure("ada", other.pk)
+    ends_at = timezone.now() + timedelta(days=1)
+    granted = [
+        Consent.objects.allow(assistant, user=user, scopes=["read"], ends_at=ends_at, by=by)
+        for user, by in ((bo, "person"), (namesake, "person"), (ada, "operator:root"))
+    ]
+    browser, nobody = Browser(), Browser()
+    assert "No assistant has access" in see_grants(browser)
+    for consent in granted:
+        for each in (browser, nobody):
+            assert revoke(each, consent)["Location"] == GRANTS
+        consent.key.refresh_from_db()
+        assert consent.key.is_valid()
+    assert browser.get(f"{GRANTS}/{granted[0].pk}/revoke").status_code == 405
+    assert revoke(Browser(enforce_csrf_checks=True), granted[0]).status_code == 403
+
+
+def test_an_end_user_logs_out_of_their_grants_and_then_needs_the_password_again(
+    provider: OpenIDProvider, assistant: Assistant
+) -> None:
+    browser = Browser()
+    cancelled = browser.get(CALLBACK, query_params=at_provider(browser.get(f"{GRANTS}/login"), "")).content.decode()
+    assert "You did not log in." in cancelled and f"{GRANTS}/login" in cancelled
+    see_grants(browser)
+    out = browser.post(LOGOUT)
+    assert out["Location"] == f"{GRANTS}?prompt=login"
+    assert f"{GRANTS}/login?prompt=login" in browser.get(out["Location"]).content.decode()
+    assert not is_logged_in(browser, assistant)
+
+
+def test_without_a_provider_no_grants_are_shown(assistant: Assistant, settings: Settings) -> None:
+    let_ask(settings, SITE)
+    for path in (GRANTS, f"{GRANTS}/login"):
+        assert Browser().get(path)["Location"].startswith(OPERATORS)
 
 
 # --- whose memory ---
