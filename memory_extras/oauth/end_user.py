@@ -63,8 +63,9 @@ class EndUserPage(ConsentPage):
             return HttpResponseRedirect(f"{reverse('admin:sessions_app_apikey_authorize')}?{request.GET.urlencode()}")
         try:
             return super().dispatch(request, *args, **kwargs)
-        except UnknownApplication as error:
-            return self.failed(str(error), status=503)
+        except UnknownApplication:  # deleted since the site started
+            logger.error("OAUTH__OPENID_APPLICATION names no application", name=current().openid_application)
+            return self.failed("This page is not available at the moment. Ask your administrator for help.", status=503)
 
     @property
     def may_redirect(self) -> bool:

@@ -1,11 +1,15 @@
 """End users who log in at a real OpenID provider, and grant access to their own memory only."""
 
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -14,20 +18,28 @@ import httpx2
 import pytest
 from django.contrib.sessions.models import Session
 from django.core import signing
+from django.core.checks import Tags, run_checks
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.test import Client as Browser
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory_extras.oauth import end_user, logins, openid
+from memory_extras.oauth.conf import OAuthSettings
 from memory_extras.oauth.models import Assistant, Consent
 from memory_extras.oauth.tokens import Tokens
 from memoryproject import conf
+from memoryproject.conf import BASE_DIR
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from tests.support.live import live_site
 from tests.support.oauth import BACK, VERIFIER, asked, back_from, let_ask, let_log_in
 from tests.support.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIDProvider, signing_key
 from tests.support.operator import operator
+from tests.support.other_database import empty_database
+from tests.support.processes import environment, free_port, manage, web_at
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -139,7 +151,7 @@ def test_a_new_end_user_gets_a_memory_in_the_configured_application(
     let_log_in(settings, SITE, provider, openid_application="gone")
     log_in(browser, assistant)
     for answer in (browser.get(PAGE, query_params=asked(assistant)), allow(browser, assistant)):
-        assert answer.status_code == 503 and "no application &#x27;gone&#x27;" in answer.content.decode()
+        assert answer.status_code == 503 and "Ask your administrator" in answer.content.decode()
 
 
 def test_the_operators_page_works_beside_the_login_of_end_users(
@@ -615,3 +627,52 @@ def test_wrong_settings_of_the_provider_stop_the_start(change: dict[str, str], r
     assert CLIENT_SECRET not in str(refused.value)
     with pytest.raises(ImproperlyConfigured, match="needs OAUTH__SITE"):
         conf.load({"EXTRAS": "oauth"} | {f"OAUTH__OPENID_{name}": value for name, value in whole.items()})
+
+
+UNKNOWN = "OAUTH__OPENID_APPLICATION: There is no application 'shop'. Create it with manage.py create_application"
+
+
+def with_application(name: str) -> dict[str, str]:
+    """Return the environment of a site whose end users belong to this application."""
+    return environment(
+        EXTRAS="oauth",
+        OAUTH__SITE=SITE,
+        OAUTH__OPENID_ISSUER="https://login.example.com",
+        OAUTH__OPENID_CLIENT_ID=CLIENT_ID,
+        OAUTH__OPENID_CLIENT_SECRET=CLIENT_SECRET,
+        OAUTH__OPENID_APPLICATION=name,
+    )
+
+
+@pytest.mark.slow
+def test_a_web_server_does_not_start_if_the_application_is_unknown() -> None:
+    variables, bind = with_application("shop"), f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", bind]
+    ended = subprocess.run(
+        [*command, "memoryproject.asgi"],
+        cwd=BASE_DIR,
+        env=variables | {"WEB_WORKERS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert ended.returncode != 0 and UNKNOWN in ended.stderr and "Traceback" not in ended.stderr
+    assert UNKNOWN.partition(" Create")[0] in manage("check", "--database", "default", **variables).stderr
+    assert manage("create_application", "shop", **variables).returncode == 0
+    assert manage("check", "--database", "default", **variables).returncode == 0
+    with web_at(free_port(), variables):
+        pass
+
+
+@pytest.mark.slow
+def test_run_does_not_start_if_the_application_is_unknown(settings: Settings, tmp_path: Path) -> None:
+    settings.DATA_DIR, settings.DATABASE_IS_EMBEDDED = tmp_path, False
+    settings.OAUTH = OAuthSettings.model_construct(openid_application="shop")
+    with pytest.raises(CommandError, match=re.escape(UNKNOWN)):
+        call_command("run", port=free_port())
+
+
+def test_the_application_is_not_checked_before_the_first_migration(settings: Settings) -> None:
+    settings.OAUTH = OAuthSettings.model_construct(openid_application="shop")
+    with empty_database():
+        assert run_checks(tags=[Tags.database], databases=["default"]) == []
