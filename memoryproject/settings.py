@@ -292,6 +292,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "sessions_app.api.schema.complete",
+        "moments_app.interfaces.chat.schema.describe",
     ],
 }
 
