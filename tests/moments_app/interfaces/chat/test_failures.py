@@ -34,7 +34,7 @@ HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 def post(site: str, key: str, body: Any = HELLO, **headers: str) -> tuple[int, Any, Any]:
     """Return status, headers and body of a response, which must match the OpenAPI schema. `body` may be bytes."""
     named = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
-    sent = {name: value.encode("latin-1") for name, value in (named | headers).items() if value}
+    sent = {name.encode(): value.encode("latin-1") for name, value in (named | headers).items() if value}
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with httpx2.Client(timeout=30, trust_env=False) as http:
         answer = http.post(f"{site}{CHAT}", content=data, headers=sent)
