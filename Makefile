@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ALL_EXTRAS = importers,lab,oauth,scale
 quick shuffle test: export EXTRAS ?= $(ALL_EXTRAS)
 
-.PHONY: run quick shuffle test core types checks docs package helm image clients typescript release-check frameworks looks pictures bench bench-all bench-answers bench-recall lean walk quickstart trust house size lock
+.PHONY: run quick shuffle test core types checks docs package helm image clients typescript repository release-check frameworks looks pictures bench bench-all bench-answers bench-recall lean walk quickstart trust house size lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -92,6 +92,7 @@ package: .venv/installed-dev
 # Generates the blocking Python client from the one with `await`, and builds the client's own wheel.
 clients: .venv/bin/ruff
 	.venv/bin/python -m tests.support.blocking_client
+	cp LICENSE clients/python
 	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist clients/python
 
 # Generates the TypeScript client from the OpenAPI schema, compiles it, and tests it with a site. Needs node and npm.
@@ -99,8 +100,14 @@ typescript: .venv/installed-dev
 	.venv/bin/python manage.py spectacular --format openapi-json --file clients/typescript/schema.json
 	cd clients/typescript && npm ci --silent && npm run --silent schema && npm run --silent build
 	mkdir -p dist
+	cp LICENSE clients/typescript
 	cd clients/typescript && npm pack --silent --pack-destination $(CURDIR)/dist
 	TYPESCRIPT_CLIENT=clients/typescript .venv/bin/python -m pytest -n0 tests/clients/test_typescript.py
+
+# Writes the repository's URL into the packages' metadata. npm rejects a release by the workflow of another repository.
+repository:
+	cd clients/typescript && npm pkg set repository.type=git repository.url="git+$(URL).git" repository.directory=clients/typescript
+	printf '\n[project.urls]\nRepository = "%s"\n' "$(URL)" | tee -a pyproject.toml >> clients/python/pyproject.toml
 
 # Builds and checks in dist/release what a release publishes: wheels, the npm package, and lists of their dependencies (SBOM).
 # .github/workflows/release.yml runs this target with the TAG of the release, such as v1.0.0.
@@ -108,6 +115,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' memoryproject/__init__
 release-check: .venv/installed-dev
 	@test "$${TAG:-v$(VERSION)}" = "v$(VERSION)" || { echo "TAG is not the version in memoryproject/__init__.py." >&2; exit 1; }
 	rm -rf dist/release dist/*.tgz
+	@test -z "$$GITHUB_REPOSITORY" || $(MAKE) --no-print-directory repository URL="https://github.com/$$GITHUB_REPOSITORY"
 	$(MAKE) --no-print-directory package clients typescript
 	mkdir dist/release && cp dist/*.whl dist/*.tgz dist/release
 	.venv/bin/python -m uv venv --quiet --clear dist/tools

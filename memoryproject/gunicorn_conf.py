@@ -82,7 +82,9 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Stop the server if the data are from another version. Only the first worker checks, except under `manage.py run`.
+    """Stop the server if the data are from another version, or a check of the database fails.
+
+    Only the first worker checks. Under `manage.py run`, no worker checks, because the command itself has checked.
 
     Later workers don't check, because during a rollout this release keeps serving while the next one migrates.
     """
@@ -95,11 +97,12 @@ def post_worker_init(worker: Any) -> None:
     from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
 
     from memoryproject.database.timeouts import DatabaseUnavailable, database
-    from memoryproject.database.verification import refuse_other_versions
+    from memoryproject.database.verification import refuse_failed_checks, refuse_other_versions
 
     try:
         with suppress(DatabaseUnavailable), database():
             refuse_other_versions()
+            refuse_failed_checks()
     except CommandError as error:
         raise AppImportError(str(error)) from None
     finally:

@@ -4,6 +4,7 @@ import os
 import sys
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import environ
 import structlog
@@ -165,6 +166,7 @@ def database_of(process: str) -> dict[str, Any]:
     database: dict[str, Any]
     if url := CONF.database_url_of(process):
         database = environ.Env.db_url_config(url)
+        database["HOST"] = unquote(database["HOST"])  # the folder of a socket, as in libpq: %2Frun%2Fpostgresql
         if database["ENGINE"] == "django.db.backends.postgresql":
             database["ENGINE"] = "memoryproject.postgresql"
     else:
@@ -292,6 +294,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "sessions_app.api.schema.complete",
+        "moments_app.interfaces.chat.schema.describe",
     ],
 }
 

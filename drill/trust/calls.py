@@ -164,6 +164,7 @@ def operations(site: Site) -> tuple[list[Operation], dict[str, Schema]]:
         _operation(method.upper(), path, details)
         for path, methods in description["paths"].items()
         for method, details in methods.items()
+        if path.startswith("/api/")
     ]
     chats = [Operation("POST", CHAT, body=CHAT_BODY), Operation("POST", RESPONSES, body=RESPONSES_BODY)]
     return [*found, *_tools(site), *chats], description["components"]["schemas"]

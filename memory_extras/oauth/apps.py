@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 from django.apps import AppConfig
+from django.core.checks import Tags, register
 
 
 class OAuthConfig(AppConfig):
@@ -11,6 +12,7 @@ class OAuthConfig(AppConfig):
     verbose_name = "OAuth"
 
     def ready(self) -> None:
+        from memory_extras.oauth.checks import known_application
         from memory_extras.oauth.conf import CODE_SECONDS
         from memory_extras.oauth.models import Assistant, Code
         from memory_extras.oauth.tokens import Tokens
@@ -18,5 +20,6 @@ class OAuthConfig(AppConfig):
         from sessions_app.api.authentication import ISSUERS
         from sessions_app.clock import Times
 
+        register(known_application, Tags.database)
         ISSUERS.append(Tokens())
         OF_EXTRAS.extend([Times(Assistant, "created"), Times(Code, "expires", timedelta(seconds=CODE_SECONDS))])

@@ -60,7 +60,7 @@ class OAuthSettings(Group):
         description="Claim of the ID token that contains the end user's `user_id`.",
     )
     openid_application: str = Field(
-        "", description="Application of the end users. If unset, the first application is used."
+        "", description="Application of the end users, which must exist. If unset, the first application is used."
     )
 
     @model_validator(mode="after")

@@ -1,15 +1,14 @@
-"""The pages of end users, who log in at the OpenID provider and grant an assistant access to their own memory.
+"""The pages of end users, who log in at the OpenID provider. They grant and revoke access to their own memory.
 
-The pages use no login session, so an end user never becomes an operator. Two signed cookies, which only these pages
-receive, contain a started login and a finished one. The finished login ends after `LOGIN_SECONDS`, or with a decision.
+A login (`logins.py`) ends when an assistant's request is granted or denied.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 from django.contrib import admin
-from django.core import signing
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
@@ -17,51 +16,26 @@ from django.utils.crypto import constant_time_compare
 from django.utils.decorators import method_decorator
 from django.views.generic import View
 
-from memory_extras.oauth import openid
+from memory_extras.oauth import logins, openid
 from memory_extras.oauth.audiences import MCP, audience_named, resource_of
 from memory_extras.oauth.conf import current
 from memory_extras.oauth.consent_page import Asked, ConsentPage, GrantForm
-from memory_extras.oauth.models import Consent
+from memory_extras.oauth.models import PERSON, Consent
 from memory_extras.oauth.views import of_the_site
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT, UnknownApplication
 
 logger = structlog.get_logger(__name__)
 
-STARTED, FINISHED = "oauth_started", "oauth_login"  # cookies
-LOGIN_SECONDS = 600
 QUERY_MOST = 2_500  # characters of a request, which must fit into a cookie
-GRANTED = "assistant_authorized"
-PERSON = "person"  # actor of events and grants. Other columns identify the person, and an erasure clears them
+GRANTED, REVOKED = "assistant_authorized", "assistant_grant_revoked"
 
 
-def _read(request: HttpRequest, cookie: str) -> Any:
-    """Return the content of a signed cookie, or None if it is missing, forged or too old."""
-    try:
-        return signing.loads(request.COOKIES.get(cookie, ""), salt=cookie, max_age=LOGIN_SECONDS)
-    except signing.BadSignature:
-        return None
-
-
-def _write(response: HttpResponse, cookie: str, content: Any) -> None:
-    response.set_cookie(
-        cookie,
-        signing.dumps(content, salt=cookie),
-        max_age=LOGIN_SECONDS,
-        path=reverse("oauth2_provider:authorize"),
-        secure=current().site.startswith("https:"),
-        httponly=True,
-        samesite="Lax",  # the provider redirects back here
+def _to_page(query: str) -> HttpResponse:
+    """Redirect to the page with the assistant's request. Without a request, redirect to the end user's grants."""
+    return HttpResponseRedirect(
+        f"{reverse('oauth2_provider:authorize')}?{query}" if query else reverse("oauth2_provider:grants")
     )
-
-
-def _drop(response: HttpResponse, cookie: str) -> None:
-    response.delete_cookie(cookie, path=reverse("oauth2_provider:authorize"), samesite="Lax")
-
-
-def _to_request(query: str) -> HttpResponse:
-    """Redirect to the page with the assistant's request."""
-    return HttpResponseRedirect(f"{reverse('oauth2_provider:authorize')}?{query}")
 
 
 def _application() -> Application:
@@ -77,43 +51,61 @@ def _application() -> Application:
 class EndUserPage(ConsentPage):
     """The base class of the pages. Requests for other audiences than MCP are redirected to the operators' page."""
 
+    template_name = "oauth/end_user.html"
+    title = "Authorize an assistant"
     granter = "The end user"
     is_new = False  # whether the end user has no memory yet
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        self.user_id: str | None = _read(request, FINISHED)
+        self.user_id = logins.user_id_in(request)
         resource = request.GET.get("resource") or resource_of(MCP)
         if not openid.is_on() or audience_named(resource) != MCP:
             return HttpResponseRedirect(f"{reverse('admin:sessions_app_apikey_authorize')}?{request.GET.urlencode()}")
-        return super().dispatch(request, *args, **kwargs)
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        except UnknownApplication:  # deleted since the site started
+            logger.error("OAUTH__OPENID_APPLICATION names no application", name=current().openid_application)
+            return self.failed("This page is not available at the moment. Ask your administrator for help.", status=503)
 
     @property
     def may_redirect(self) -> bool:
         return self.user_id is not None  # otherwise, this page would be an open redirect
 
-    def answered(self, answer: Callable[[Asked], HttpResponse]) -> HttpResponse:
-        """Respond to a request. If the settings name an unknown application, show an error."""
-        try:
-            return super().answered(answer)
-        except UnknownApplication as error:
-            return self.failed(str(error), status=503)
-
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
         shown = admin.site.each_context(self.request) | {
-            "title": "Authorize an assistant",
+            "title": self.title,
             "query": self.request.GET.urlencode(),
             "user_id": self.user_id,
             "is_new": self.is_new,
         }
-        return render(self.request, "oauth/end_user.html", shown | more, status=status)
+        return render(self.request, self.template_name, shown | more, status=status)
 
-    def failed(self, text: str, *, query: str = "", status: int = 400) -> HttpResponse:
-        """Show why a login failed, with a link to log in again.
+    def failed(self, text: str, *, login_url: str = "", status: int = 400) -> HttpResponse:
+        """Show why a request failed.
 
         Args:
-            query: The assistant's request. Blank if it isn't known.
+            login_url: The link to log in again. Blank for no link.
         """
-        return self.page(status=status, failure=text, query=query)
+        return self.page(status=status, failure=text, login_url=login_url)
+
+    def start_login(self, query: str) -> HttpResponse:
+        """Redirect to the provider.
+
+        Args:
+            query: The assistant's request. Blank if the end user wants to see their grants.
+        """
+        try:
+            started = openid.start(prompt="login" if self.request.GET.get("prompt") == "login" else "")
+        except openid.LoginFailed as error:
+            return self.login_failed(error, query)
+        answer = HttpResponseRedirect(started.url)
+        logins.begin(answer, started.secrets | {"query": query})
+        return answer
+
+    def login_failed(self, error: openid.LoginFailed, query: str) -> HttpResponse:
+        """Show why a login failed, with a link to log in again."""
+        again = f"{reverse('oauth2_provider:login')}?{query}" if query else reverse("oauth2_provider:grants-login")
+        return self.failed(str(error), login_url=again, status=error.status)
 
 
 @method_decorator(of_the_site, name="dispatch")
@@ -128,7 +120,7 @@ class OwnConsent(EndUserPage):
             return self.answered(self.shown)
         answer = self.answered(self.decided)
         if answer.status_code == 200:
-            _drop(answer, FINISHED)
+            logins.end(request, answer)
         return answer
 
     def shown(self, asked: Asked, form: GrantForm | None = None) -> HttpResponse:
@@ -158,21 +150,17 @@ class Login(EndUserPage):
         query = self.request.GET.urlencode()
         if len(query) > QUERY_MOST:
             return self.failed("The assistant's request is too long.")
-        try:
-            started = openid.start(prompt="login" if self.request.GET.get("prompt") == "login" else "")
-        except openid.LoginFailed as error:
-            return self.failed(str(error), query=query, status=error.status)
-        answer = HttpResponseRedirect(started.url)
-        _write(answer, STARTED, started.secrets | {"query": query})
-        return answer
+        return self.start_login(query)
 
 
 @method_decorator(of_the_site, name="dispatch")
 class Callback(EndUserPage):
     """Ends a login that started in this browser."""
 
+    title = "Log in"
+
     def get(self, request: HttpRequest) -> HttpResponse:
-        given, started = request.GET, _read(request, STARTED)
+        given, started = request.GET, logins.started_in(request)
         is_plain = all(len(values) == 1 for _, values in given.lists())
         if not (started and is_plain and constant_time_compare(given.get("state", ""), started["state"])):
             # The cookie stays, because another site may have made this request.
@@ -182,8 +170,8 @@ class Callback(EndUserPage):
         try:
             answer = self._ended(given, started)
         except openid.LoginFailed as error:
-            answer = self.failed(str(error), query=started["query"], status=error.status)
-        _drop(answer, STARTED)
+            answer = self.login_failed(error, started["query"])
+        logins.abandon(answer)
         return answer
 
     def _ended(self, given: QueryDict, started: dict[str, str]) -> HttpResponse:
@@ -194,8 +182,8 @@ class Callback(EndUserPage):
         if given.get("iss", current().openid_issuer) != current().openid_issuer:
             raise openid.LoginFailed("Your login could not be verified. Try again.")
         user_id = openid.user_id_of(code, started)
-        answer = _to_request(started["query"])
-        _write(answer, FINISHED, user_id)
+        answer = _to_page(started["query"])
+        logins.finish(answer, user_id)
         return answer
 
 
@@ -205,7 +193,47 @@ class Logout(View):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         query = request.GET.copy()
+        page = "authorize" if query else "grants"
         query["prompt"] = "login"
-        answer = _to_request(query.urlencode())
-        _drop(answer, FINISHED)
+        answer = HttpResponseRedirect(f"{reverse(f'oauth2_provider:{page}')}?{query.urlencode()}")
+        logins.end(request, answer)
         return answer
+
+
+@method_decorator(of_the_site, name="dispatch")
+class OwnGrants(EndUserPage):
+    """The list of the end user's active grants."""
+
+    template_name = "oauth/own_grants.html"
+    title = "Your assistants"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return self.page(grants=self.grants())
+
+    def grants(self) -> QuerySet[Consent]:
+        if self.user_id is None:
+            return Consent.objects.none()
+        own = Consent.objects.by_person(self.user_id, _application())
+        return own.active().select_related("assistant", "key").order_by("-pk")
+
+
+@method_decorator(of_the_site, name="dispatch")
+class OwnGrantsLogin(EndUserPage):
+    """Redirects to the provider. After the login, the end user sees their grants."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return self.start_login("")
+
+
+@method_decorator(of_the_site, name="dispatch")
+class RevokeOwnGrant(OwnGrants):
+    """Revokes one of the end user's grants, and so its tokens. Other grants are ignored."""
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, pk: int) -> HttpResponse:
+        consent = self.grants().filter(pk=pk).first()
+        if consent and consent.key.revoke():
+            payload = {"client_id": consent.assistant.client_id}
+            Event.objects.create(type=REVOKED, actor=PERSON, user_pk=consent.key.user_id, payload=payload)
+        return _to_page("")

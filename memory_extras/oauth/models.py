@@ -8,6 +8,7 @@ are stored as hashes.
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Self
 from urllib.parse import urlsplit
 
 from django.db import models, transaction
@@ -22,7 +23,7 @@ from oauth2_provider.models import (
 )
 
 from memory_extras.oauth.conf import TOKEN_LASTS
-from sessions_app.models import ApiKey, Event, UserProfile
+from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.refusals import Refusal
 
 UNUSED_LASTS = timedelta(days=1)  # lifetime of a client that registered itself and has no grant
@@ -30,6 +31,7 @@ UNUSED_LASTS_AMONG_MANY = timedelta(minutes=10)  # the same if the list of such 
 UNUSED_MOST = 1_000
 URI_MAX_CHARS = 2_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+PERSON = "person"  # actor of events and grants. Other columns identify the person, and an erasure clears them
 ASSISTANT_REVOKED = "assistant_revoked"
 OF_EDITORS = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # schemes of applications, not sites
 
@@ -152,7 +154,15 @@ class Assistant(AbstractApplication):  # type: ignore[misc]
         return keys
 
 
-class ConsentManager(models.Manager["Consent"]):
+class ConsentQuerySet(models.QuerySet["Consent"]):
+    def active(self) -> Self:
+        """Return grants that are not revoked or expired."""
+        return self.filter(key__revoked_at=None, key__expires_at__gt=timezone.now())
+
+    def by_person(self, user_id: str, application: Application) -> Self:
+        """Return the grants that a person made for their own memory."""
+        return self.filter(granted_by=PERSON, key__user__user_id=user_id, key__user__application=application)
+
     @transaction.atomic
     def allow(
         self, assistant: Assistant, *, user: UserProfile, scopes: Sequence[str], ends_at: datetime, by: str
@@ -179,7 +189,7 @@ class Consent(models.Model):
     granted_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = ConsentManager()
+    objects = ConsentQuerySet.as_manager()
 
     class Meta:
         verbose_name = "OAuth grant"

@@ -152,8 +152,9 @@ def _discovered(group: OAuthSettings) -> Any:
     Raises:
         NotUsable: The document is for another issuer, or the provider can't be used.
     """
-    from authlib.integrations.django_client import DjangoOAuth2App
     from authlib.integrations.requests_client import OAuth2Session
+
+    from memory_extras.oauth.openid_client import OpenIDClient
 
     http = {"default_timeout": SECONDS, "max_redirects": 0}
     with OAuth2Session(**http) as session:
@@ -174,7 +175,7 @@ def _discovered(group: OAuthSettings) -> Any:
         "code_challenge_method": "S256",
         "token_endpoint_auth_method": method,
     }
-    return DjangoOAuth2App(
+    return OpenIDClient(
         None,
         client_id=group.openid_client_id,
         client_secret=group.openid_client_secret.get_secret_value(),

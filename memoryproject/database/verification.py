@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from django.core.checks import Tags, run_checks
 from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -73,6 +74,18 @@ def refuse_other_versions(**_: Any) -> None:
     """
     if told := _told_of_half() or _told_of_newer(MigrationLoader(connection)):
         raise CommandError(told)
+
+
+def refuse_failed_checks() -> None:
+    """Refuse to start if a system check of the database finds an error, such as a setting that names an unknown row.
+
+    Raises:
+        CommandError: The message contains all errors.
+    """
+    found = run_checks(tags=[Tags.database], databases=[connection.alias])
+    errors = [f"{error.msg} {error.hint or ''}".strip() for error in found if error.is_serious()]
+    if errors:
+        raise CommandError("\n".join(errors))
 
 
 def _told_of_half() -> str:

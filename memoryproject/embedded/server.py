@@ -7,6 +7,7 @@ file behind, which `ensure_running` detects before it restarts the server.
 
 import fcntl
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -171,8 +172,15 @@ def _check(directory: Path) -> None:
     """Check that the server can start.
 
     Raises:
-        ImproperlyConfigured: Names the folder and the problem.
+        ImproperlyConfigured: Names the folder or the user, and the problem.
     """
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:  # such as `docker run --user 12345`
+        raise ImproperlyConfigured(
+            f"The embedded PostgreSQL needs a user in /etc/passwd, but the user id {os.geteuid()} has none. Run the "
+            "platform as another user, or set DATABASE_URL."
+        ) from None
     parent = next(folder for folder in (directory, *directory.parents) if folder.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ImproperlyConfigured(f"DATA_DIR: {parent} can't be written. Choose another folder.")

@@ -17,8 +17,9 @@ from django.db.models import Count, Sum
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -54,12 +55,12 @@ class MetricsView(APIView):
     throttle_classes = [KeyRateThrottle]  # without the daily limits
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """Ignore the `Accept` header. The figures are text, and errors are JSON."""
+        """Let `get` read the `Accept` header. Errors are always JSON."""
         return super().perform_content_negotiation(request, force=True)
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
-        """Return all figures."""
+        """Return all figures, in the Prometheus format that the client accepts."""
         key = key_of(request)
         registry = CollectorRegistry()
         if key.application_id == DEFAULT:
@@ -67,7 +68,8 @@ class MetricsView(APIView):
             observation.register(registry)
         else:
             registry.register(_FromDatabase(figures_of(key.application_id)))
-        return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return HttpResponse(encode(registry), content_type=content_type)
 
 
 class _FromDatabase(Collector):

@@ -36,6 +36,7 @@ class Connection:
 
     def __init__(self, site: str, back: str) -> None:
         self._site, self._back = site, back
+        self.kept = Kept()
         self._pages, self._answers = queue.Queue[str](), queue.Queue[dict[str, str]]()
 
     def page(self) -> str:
@@ -50,9 +51,19 @@ class Connection:
         """Return the contents of a search's results."""
         return asyncio.run(self._search(query))
 
+    def is_let_in(self) -> bool:
+        """Return whether the token of the last search is valid."""
+        assert self.kept.tokens
+        key = {
+            "Authorization": f"Bearer {self.kept.tokens.access_token}",
+            "Accept": "application/json, text/event-stream",
+        }
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        return httpx2.post(f"{self._site}/mcp", json=ping, headers=key).status_code != 401
+
     async def _search(self, query: str) -> list[str]:
         metadata = OAuthClientMetadata(client_name="Claude", redirect_uris=[AnyUrl(self._back)])
-        auth = OAuthClientProvider(f"{self._site}/mcp", metadata, Kept(), self._redirect, self._callback)
+        auth = OAuthClientProvider(f"{self._site}/mcp", metadata, self.kept, self._redirect, self._callback)
         async with (
             httpx2.AsyncClient(auth=auth, timeout=TIMEOUT) as http,
             Client(streamable_http_client(f"{self._site}/mcp", http_client=http)) as client,
@@ -111,6 +122,16 @@ def test_row_9_an_end_user_gives_an_assistant_access_to_their_own_memory_only(
         connection.answer(tab.url)
         assert found.result(TIMEOUT) == ["Ada restores kilns in Turin."]
         assert Consent.objects.get().key.user == ada
+        assert connection.is_let_in()
+        tab.goto(f"{site}/authorize/grants")
+        tab.get_by_role("link", name="Log in").click()
+        tab.get_by_label("User").fill("ada")
+        tab.get_by_role("button", name="Log in").click()
+        expect(tab.get_by_role("heading", name="Claude")).to_be_visible()
+        tab.get_by_text("Revoke…").click()
+        tab.get_by_role("button", name="Revoke access").click()
+        expect(tab.get_by_text("No assistant has access to your memory.")).to_be_visible()
+        assert not connection.is_let_in()
         tab.goto(f"{site}/admin/")
         expect(tab.get_by_label("Password")).to_be_visible()
 
@@ -139,4 +160,15 @@ def test_the_pages_of_end_users_are_accessible_and_keep_their_policy(
         tab.get_by_role("link", name="Log in to continue").click()
         expect(tab.get_by_label("User")).to_be_visible()
         assert provider.prompts[-1] == "login"
+        tab.get_by_label("User").fill("ada")
+        tab.get_by_role("button", name="Log in").click()
+        tab.get_by_role("button", name="Authorize").click()
+        tab.wait_for_url(f"{site}/healthz*")
+        tab.goto("/authorize/grants")
+        found += barriers(tab)
+        tab.get_by_role("link", name="Log in").click()
+        tab.get_by_label("User").fill("ada")
+        tab.get_by_role("button", name="Log in").click()
+        tab.get_by_text("Revoke…").click()
+        found += barriers(tab)
     assert found == []

@@ -49,6 +49,31 @@ async def use_a_session() -> None:
         assert await session.get_items() == []
 
 
+async def use_a_session_with_pictures() -> None:
+    """Pictures and files are returned, unless they are too long to store."""
+    picture = {"type": "input_image", "image_url": "https://example.com/kiln.png", "detail": "auto"}
+    file = {"type": "input_file", "file_data": "data:text/plain;base64,QQ=="}
+    long = {"type": "input_image", "image_url": f"data:image/png;base64,{'A' * 200_000}", "detail": "auto"}
+    text = {"type": "input_text", "text": "What is this?"}
+    async with AsyncMemory("pictures", session_id="s1", url=URL, key=KEY) as memory:
+        session = MemorySession(memory)
+        result = {"type": "function_call_output", "call_id": "c1"}
+        await session.add_items(
+            [
+                {"role": "user", "content": [text, picture, long, file]},
+                {"role": "user", "content": [picture]},
+                {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+                result | {"output": [text, picture]},
+                {"role": "user", "content": [text, long]},
+            ]
+        )
+        first, second, _, fourth, fifth = await session.get_items()
+        assert first == {"role": "user", "content": [text, picture, file]}
+        assert second == {"role": "user", "content": [picture]}
+        assert fourth == result | {"output": [text, picture]}
+        assert fifth == {"role": "user", "content": "What is this?"}
+
+
 def use_a_store() -> None:
     """Items can be put, replaced, found, listed and deleted."""
     with Memory("store", url=URL, key=KEY) as memory:
@@ -256,19 +281,21 @@ def use_a_history() -> None:
         messages = [
             SystemMessage("Be brief."),
             HumanMessage("Where is the kiln?"),
+            HumanMessage([{"type": "text", "text": "Here?"}, {"type": "image_url", "image_url": {"url": URL}}]),
             AIMessage("", tool_calls=[call]),
             ToolMessage("In Turin.", tool_call_id="c1"),
             AIMessage("It is in Turin."),
         ]
         history.add_messages(messages)
         assert [(one.type, one.content) for one in history.messages] == [(one.type, one.content) for one in messages]
-        assert history.messages[2].tool_calls == [call]
+        assert history.messages[3].tool_calls == [call]
         history.clear()
         assert history.messages == []
 
 
 if __name__ == "__main__":
     asyncio.run(use_a_session())
+    asyncio.run(use_a_session_with_pictures())
     use_a_store()
     let_items_expire()
     use_a_store_in_batches()

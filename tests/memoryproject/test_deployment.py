@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
 from django.conf import settings
+from django.db import connection
 
 from memoryproject.embedded import server
 from sessions_app.database.database_roles import ADMIN_ROLE, FUNCTIONS_ROLE, WEB_ROLE, WORKER_ROLE, administrators_sql
@@ -111,3 +113,15 @@ def test_migrating_fails_with_the_name_of_a_missing_role(
     migrated = manage("migrate", "--verbosity", "0", **owners)
     assert migrated.returncode != 0
     assert "memory_request" in migrated.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", ["/{folder}/{name}", "/{name}?host={folder}", "{quoted}/{name}"])
+def test_a_url_can_name_the_folder_of_a_socket(transactional_db: None, tmp_path: Path, address: str) -> None:
+    connection.ensure_connection()
+    info = connection.connection.info
+    there = address.format(folder=info.host, quoted=quote(info.host, safe=""), name=info.dbname)
+    code = "from django.db import connection; connection.ensure_connection(); print(connection.connection.info.dbname)"
+    url = f"postgres://{info.user}@{there}"
+    seen = manage("shell", "-v", "0", "-c", code, DATABASE_URL=url, DATA_DIR=str(tmp_path))
+    assert seen.stdout.strip() == info.dbname, seen.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 from memoryproject.conf import BASE_DIR
 from memoryproject.embedded import server
@@ -88,3 +89,9 @@ def test_a_running_web_server_survives_a_kill_of_its_database(data_dir: Path) ->
 
 def _environment(data_dir: Path) -> dict[str, str]:
     return {"DATA_DIR": str(data_dir), "DATABASE_URL": ""}
+
+
+def test_a_user_without_a_name_is_reported_immediately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    with pytest.raises(ImproperlyConfigured, match="the user id 54321 has none"):
+        server.ensure_running(tmp_path / "postgres")

@@ -65,7 +65,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def refuse(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         """Send an error in OpenAI's format."""
-        self.send(status, json.dumps({"error": {"message": message}}), headers)
+        error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+        self.send(status, json.dumps({"error": error}), headers)
 
     def send(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         """Send a complete response."""

@@ -119,6 +119,7 @@ class OpenIDProvider:
         user_info: Further claims of the user.
         sign: Signs the claims of an ID token.
         metadata: Fields that replace those of the discovery document.
+        other_keys: Further keys of the key set.
         before: Called with the path of each request. Its result, if any, is the response.
         requests: The paths of all requests.
         prompts: The `prompt` of each login.
@@ -129,6 +130,7 @@ class OpenIDProvider:
         self.claims: dict[str, Any] = {}
         self.user_info: dict[str, Any] = {}
         self.metadata: dict[str, Any] = {}
+        self.other_keys: list[Any] = []
         self.sign: Callable[[dict[str, Any]], str] = self.signed
         self.before: Callable[[str], Any] = lambda path: None
         self.requests: list[str] = []
@@ -194,7 +196,7 @@ class OpenIDProvider:
 
         @app.get("/keys")
         def keys() -> dict[str, Any]:
-            return dict(KeySet([self.key]).as_dict(private=False))
+            return {"keys": [*self.other_keys, *KeySet([self.key]).as_dict(private=False)["keys"]]}
 
         @app.route("/authorize", methods=["GET", "POST"])
         def authorize() -> Any:

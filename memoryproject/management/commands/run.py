@@ -17,6 +17,7 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from memoryproject import embeddings, forks
+from memoryproject.database.verification import refuse_failed_checks
 from memoryproject.demo import Demonstration, StepFailed
 from memoryproject.embedded import server
 from memoryproject.own_site import open_url
@@ -86,6 +87,7 @@ class Command(BaseCommand):
         """Migrate, and create a login if there is none. Return its password, and whether the site is new."""
         try:
             call_command("migrate", verbosity=0)
+            refuse_failed_checks()
             return self._ensure_operator(), not UserProfile.objects.exists()
         except KeyboardInterrupt:
             _stop_database()  # in this process, because the parent may be dead

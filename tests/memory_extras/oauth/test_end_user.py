@@ -1,35 +1,52 @@
 """End users who log in at a real OpenID provider, and grant access to their own memory only."""
 
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import flask
 import httpx2
 import pytest
+from django.contrib.sessions.models import Session
 from django.core import signing
+from django.core.checks import Tags, run_checks
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.test import Client as Browser
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory_extras.oauth import end_user, openid
+from memory_extras.oauth import end_user, logins, openid
+from memory_extras.oauth.conf import OAuthSettings
 from memory_extras.oauth.models import Assistant, Consent
+from memory_extras.oauth.tokens import Tokens
 from memoryproject import conf
+from memoryproject.conf import BASE_DIR
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from tests.support.live import live_site
 from tests.support.oauth import BACK, VERIFIER, asked, back_from, let_ask, let_log_in
 from tests.support.openid_provider import CLIENT_ID, CLIENT_SECRET, OpenIDProvider, signing_key
 from tests.support.operator import operator
+from tests.support.other_database import empty_database
+from tests.support.processes import environment, free_port, manage, web_at
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SITE = "https://memory.example.com"
 PAGE, LOGIN, CALLBACK, LOGOUT = "/authorize", "/authorize/login", "/authorize/callback", "/authorize/logout"
 OPERATORS = "/admin/sessions_app/apikey/authorize/"
+GRANTS = "/authorize/grants"
 LOGGED_IN = "Logged in as"
 NOT_VERIFIED = "Your login could not be verified."
 
@@ -74,6 +91,16 @@ def allow(browser: Browser, client: Assistant, query: dict[str, str] | None = No
 
 def is_logged_in(browser: Browser, client: Assistant) -> bool:
     return LOGGED_IN in page(browser, client)
+
+
+def see_grants(browser: Browser, user: str = "ada") -> str:
+    """Log in to see the own grants. Return the page."""
+    back = at_provider(browser.get(f"{GRANTS}/login"), user)
+    return str(browser.get(CALLBACK, query_params=back, follow=True).content.decode())
+
+
+def revoke(browser: Browser, consent: Consent) -> Any:
+    return browser.post(f"{GRANTS}/{consent.pk}/revoke")
 
 
 def token_of(client: Assistant, code: str) -> dict[str, Any]:
@@ -124,7 +151,7 @@ def test_a_new_end_user_gets_a_memory_in_the_configured_application(
     let_log_in(settings, SITE, provider, openid_application="gone")
     log_in(browser, assistant)
     for answer in (browser.get(PAGE, query_params=asked(assistant)), allow(browser, assistant)):
-        assert answer.status_code == 503 and "no application &#x27;gone&#x27;" in answer.content.decode()
+        assert answer.status_code == 503 and "Ask your administrator" in answer.content.decode()
 
 
 def test_the_operators_page_works_beside_the_login_of_end_users(
@@ -150,6 +177,75 @@ def test_without_a_provider_requests_go_to_the_operators_page(assistant: Assista
     assert allow(Browser(), assistant)["Location"].startswith(f"{OPERATORS}?")
 
 
+# --- the grants of an end user ---
+
+
+def test_an_end_user_sees_and_revokes_their_grants(
+    provider: OpenIDProvider, assistant: Assistant, ada: UserProfile
+) -> None:
+    browser = Browser()
+    assert GRANTS not in page(browser, assistant)
+    log_in(browser, assistant)
+    assert GRANTS in page(browser, assistant)
+    granted = allow(browser, assistant)
+    assert GRANTS in granted.content.decode()
+    token = token_of(assistant, back_from(granted)["code"])
+    assert "Log in to see which assistants" in browser.get(GRANTS).content.decode(), "The decision has ended the login."
+    shown = see_grants(browser)
+    assert "Claude" in shown and "Permissions: read write." in shown and "name is not verified" in shown
+    consent = Consent.objects.get()
+    assert Tokens().key_with(token["access_token"], "/mcp") == consent.key
+    assert revoke(browser, consent)["Location"] == GRANTS
+    assert "No assistant has access" in browser.get(GRANTS).content.decode()
+    assert Tokens().key_with(token["access_token"], "/mcp") is None
+    refresh = {"grant_type": "refresh_token", "refresh_token": token["refresh_token"], "client_id": assistant.client_id}
+    assert Browser().post("/token", refresh).json()["error"] == "invalid_grant"
+    event = Event.objects.get(type="assistant_grant_revoked")
+    assert (event.user_pk, event.actor, event.payload) == (ada.pk, "person", {"client_id": assistant.client_id})
+    revoke(browser, consent)
+    assert Event.objects.filter(type="assistant_grant_revoked").count() == 1
+
+
+def test_row_9_an_end_user_cannot_see_or_revoke_other_grants(
+    provider: OpenIDProvider, assistant: Assistant, ada: UserProfile, bo: UserProfile
+) -> None:
+    other = Application.objects.create(name="other")
+    namesake = UserProfile.objects.ensure("ada", other.pk)
+    ends_at = timezone.now() + timedelta(days=1)
+    granted = [
+        Consent.objects.allow(assistant, user=user, scopes=["read"], ends_at=ends_at, by=by)
+        for user, by in ((bo, "person"), (namesake, "person"), (ada, "operator:root"))
+    ]
+    browser, nobody = Browser(), Browser()
+    assert "No assistant has access" in see_grants(browser)
+    for consent in granted:
+        for each in (browser, nobody):
+            assert revoke(each, consent)["Location"] == GRANTS
+        consent.key.refresh_from_db()
+        assert consent.key.is_valid()
+    assert browser.get(f"{GRANTS}/{granted[0].pk}/revoke").status_code == 405
+    assert revoke(Browser(enforce_csrf_checks=True), granted[0]).status_code == 403
+
+
+def test_an_end_user_logs_out_of_their_grants_and_then_needs_the_password_again(
+    provider: OpenIDProvider, assistant: Assistant
+) -> None:
+    browser = Browser()
+    cancelled = browser.get(CALLBACK, query_params=at_provider(browser.get(f"{GRANTS}/login"), "")).content.decode()
+    assert "You did not log in." in cancelled and f"{GRANTS}/login" in cancelled
+    see_grants(browser)
+    out = browser.post(LOGOUT)
+    assert out["Location"] == f"{GRANTS}?prompt=login"
+    assert f"{GRANTS}/login?prompt=login" in browser.get(out["Location"]).content.decode()
+    assert not is_logged_in(browser, assistant)
+
+
+def test_without_a_provider_no_grants_are_shown(assistant: Assistant, settings: Settings) -> None:
+    let_ask(settings, SITE)
+    for path in (GRANTS, f"{GRANTS}/login"):
+        assert Browser().get(path)["Location"].startswith(OPERATORS)
+
+
 # --- whose memory ---
 
 
@@ -169,14 +265,14 @@ def test_row_9_a_forged_login_is_no_login(
     mine = Browser()
     started = start(mine, assistant)
     mine.get(CALLBACK, query_params=at_provider(started))
-    good = mine.cookies["oauth_login"].value
-    forged = [signing.dumps("bo", salt="another"), signing.dumps("bo", key="k", salt="oauth_login"), "bo", f"{good}x"]
+    good = mine.cookies["oauth_user"].value
+    forged = [signing.dumps("bo", salt="another"), signing.dumps("bo", key="k", salt="oauth_user"), "bo", f"{good}x"]
     for value in (*forged, started.cookies["oauth_started"].value):
         browser = Browser()
-        browser.cookies["oauth_login"] = value
+        browser.cookies["oauth_user"] = value
         assert not is_logged_in(browser, assistant)
         assert allow(browser, assistant).status_code == 200 and not Consent.objects.exists()
-    monkeypatch.setattr(end_user, "LOGIN_SECONDS", -1)
+    monkeypatch.setattr(logins, "LOGIN_SECONDS", -1)
     assert not is_logged_in(mine, assistant), "It has expired."
     allow(mine, assistant)
     assert not Consent.objects.exists()
@@ -275,10 +371,10 @@ def test_row_18_an_end_user_is_no_operator(provider: OpenIDProvider, assistant: 
     browser = Browser()
     log_in(browser, assistant, "root")
     operator()  # the superuser `root`
-    assert {*browser.cookies} <= {"oauth_login", "oauth_started", "csrftoken"}, "There is no login session."
-    assert browser.cookies["oauth_login"]["path"] == PAGE and browser.cookies["oauth_login"]["httponly"]
-    assert browser.cookies["oauth_login"]["secure"] and browser.cookies["oauth_login"]["samesite"] == "Lax"
-    browser.cookies["sessionid"] = browser.cookies["oauth_login"].value
+    assert {*browser.cookies} <= {"oauth_user", "oauth_started", "csrftoken"}, "There is no login session."
+    assert browser.cookies["oauth_user"]["path"] == PAGE and browser.cookies["oauth_user"]["httponly"]
+    assert browser.cookies["oauth_user"]["secure"] and browser.cookies["oauth_user"]["samesite"] == "Lax"
+    browser.cookies["sessionid"] = browser.cookies["oauth_user"].value
     for path in ("/admin/", "/admin/sessions_app/apikey/", OPERATORS):
         answer = browser.get(path, query_params=asked(assistant))
         assert answer.status_code == 302 and "/admin/login/" in answer["Location"]
@@ -337,6 +433,34 @@ def test_an_end_user_logs_out_and_then_needs_the_password_again(provider: OpenID
     httpx2.get(start(browser, assistant, prompt="login")["Location"])
     httpx2.get(start(browser, assistant)["Location"])
     assert provider.prompts == ["login", ""]
+
+
+def test_a_copy_of_a_login_ends_with_the_logout_and_with_a_decision(
+    provider: OpenIDProvider, assistant: Assistant
+) -> None:
+    ends: list[Callable[[Browser], Any]] = [
+        lambda browser: browser.post(LOGOUT, query_params=asked(assistant)),
+        lambda browser: allow(browser, assistant),
+    ]
+    for end in ends:
+        mine, copy, other = Browser(), Browser(), Browser()
+        log_in(mine, assistant)
+        log_in(other, assistant)
+        copy.cookies["oauth_user"] = mine.cookies["oauth_user"].value
+        assert is_logged_in(copy, assistant)
+        end(mine)
+        assert not is_logged_in(copy, assistant) and is_logged_in(other, assistant)
+        assert allow(copy, assistant).status_code == 200 and Consent.objects.count() <= 1
+
+
+def test_expired_logins_are_deleted(
+    provider: OpenIDProvider, assistant: Assistant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "LOGIN_SECONDS", -1)
+    log_in(Browser(), assistant)
+    monkeypatch.undo()
+    log_in(Browser(), assistant)
+    assert Session.objects.count() == 1
 
 
 @pytest.mark.slow
@@ -467,6 +591,22 @@ def test_the_discovery_document_is_cached_and_new_signing_keys_are_fetched(
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "curve"},
+        {"kty": "OKP", "crv": "Ed9", "x": "AA", "kid": "curve"},
+        {"kty": "RSA", "n": "AA", "e": "AQAB", "use": "later", "kid": "use"},
+        {"kid": "nothing else"},
+        None,
+    ],
+)
+def test_unknown_keys_of_the_provider_are_skipped(provider: OpenIDProvider, assistant: Assistant, key: Any) -> None:
+    provider.other_keys, browser = [key], Browser()
+    log_in(browser, assistant)
+    assert is_logged_in(browser, assistant)
+
+
+@pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"ISSUER": "http://login.example.com"}, "OAUTH__OPENID_ISSUER: "),
@@ -487,3 +627,52 @@ def test_wrong_settings_of_the_provider_stop_the_start(change: dict[str, str], r
     assert CLIENT_SECRET not in str(refused.value)
     with pytest.raises(ImproperlyConfigured, match="needs OAUTH__SITE"):
         conf.load({"EXTRAS": "oauth"} | {f"OAUTH__OPENID_{name}": value for name, value in whole.items()})
+
+
+UNKNOWN = "OAUTH__OPENID_APPLICATION: There is no application 'shop'. Create it with manage.py create_application"
+
+
+def with_application(name: str) -> dict[str, str]:
+    """Return the environment of a site whose end users belong to this application."""
+    return environment(
+        EXTRAS="oauth",
+        OAUTH__SITE=SITE,
+        OAUTH__OPENID_ISSUER="https://login.example.com",
+        OAUTH__OPENID_CLIENT_ID=CLIENT_ID,
+        OAUTH__OPENID_CLIENT_SECRET=CLIENT_SECRET,
+        OAUTH__OPENID_APPLICATION=name,
+    )
+
+
+@pytest.mark.slow
+def test_a_web_server_does_not_start_if_the_application_is_unknown() -> None:
+    variables, bind = with_application("shop"), f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", bind]
+    ended = subprocess.run(
+        [*command, "memoryproject.asgi"],
+        cwd=BASE_DIR,
+        env=variables | {"WEB_WORKERS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert ended.returncode != 0 and UNKNOWN in ended.stderr and "Traceback" not in ended.stderr
+    assert UNKNOWN.partition(" Create")[0] in manage("check", "--database", "default", **variables).stderr
+    assert manage("create_application", "shop", **variables).returncode == 0
+    assert manage("check", "--database", "default", **variables).returncode == 0
+    with web_at(free_port(), variables):
+        pass
+
+
+@pytest.mark.slow
+def test_run_does_not_start_if_the_application_is_unknown(settings: Settings, tmp_path: Path) -> None:
+    settings.DATA_DIR, settings.DATABASE_IS_EMBEDDED = tmp_path, False
+    settings.OAUTH = OAuthSettings.model_construct(openid_application="shop")
+    with pytest.raises(CommandError, match=re.escape(UNKNOWN)):
+        call_command("run", port=free_port())
+
+
+def test_the_application_is_not_checked_before_the_first_migration(settings: Settings) -> None:
+    settings.OAUTH = OAuthSettings.model_construct(openid_application="shop")
+    with empty_database():
+        assert run_checks(tags=[Tags.database], databases=["default"]) == []

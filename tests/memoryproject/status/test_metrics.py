@@ -12,6 +12,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as of_text
 
 from memoryproject.conf import BASE_DIR
 from moments_app.models import EmbeddingModel, EngineCall, Job, MomentEmbedding
@@ -42,12 +44,24 @@ def ask_for(user: UserProfile, process: str, **fields: object) -> Job:
     return job
 
 
-@pytest.mark.parametrize("accept", ["text/plain;version=0.0.4", "application/openmetrics-text", "image/png", "*/*"])
-def test_metrics_are_text_whatever_the_client_accepts(service: Api, accept: str) -> None:
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("text/plain;version=0.0.4", "text/plain; version=0.0.4; charset=utf-8"),
+        ("text/plain;version=1.0.0;escaping=underscores", "text/plain; version=1.0.0; "),
+        (
+            "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
+            "application/openmetrics-text; version=1.0.0; ",
+        ),
+        ("image/png", "text/plain; version=0.0.4; charset=utf-8"),
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
+    ],
+)
+def test_metrics_have_the_format_that_the_client_accepts(service: Api, accept: str, content_type: str) -> None:
     answer = Client().get("/metrics", headers=service.headers | {"Accept": accept})
-    assert answer.status_code == 200
-    assert answer["Content-Type"].startswith("text/plain; version=")
-    assert b"# TYPE memory_jobs gauge" in answer.content
+    assert answer.status_code == 200 and answer["Content-Type"].startswith(content_type)
+    parse = of_openmetrics if "openmetrics" in content_type else of_text
+    assert "memory_jobs" in {family.name for family in parse(answer.content.decode())}
 
 
 def test_jobs_are_counted_by_state_process_and_lane(service: Api, ada: UserProfile) -> None:

@@ -43,7 +43,8 @@ def _headers(person: UserProfile | None, scope: str) -> dict[str, str]:
 def _described(headers: dict[str, str]) -> list[Any]:
     """Return the operations of the schema that this key gets."""
     schema = schemathesis.openapi.from_wsgi("/api/v1/schema", get_wsgi_application(), headers=headers)
-    found: list[Any] = list(schema.get_all_operations())
+    rest = schema.exclude(path_regex="^/v1/")  # WSGI doesn't serve the chat endpoint
+    found: list[Any] = list(rest.get_all_operations())
     return [operation.ok() for operation in found]
 
 

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from memory_platform.client import Memory, answers
 from memory_platform.client.errors import Refused
+from memory_platform.client.messages import parts_in
 
 ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 
@@ -56,6 +57,8 @@ def _written(message: BaseMessage) -> dict[str, Any]:
         turn["payload"] = {"tool_calls": [dict(call) for call in message.tool_calls]}
     if isinstance(message, ToolMessage):
         turn["payload"] = {"tool_call_id": message.tool_call_id}
+    if isinstance(message, HumanMessage) and (parts := parts_in(message.content)):
+        turn["payload"] = {"parts": parts}
     return turn
 
 
@@ -66,7 +69,8 @@ def _read(message: answers.Message) -> BaseMessage:
     if message["kind"] == "partition" or role == "system":
         return SystemMessage(content)
     if role == "user":
-        return HumanMessage(content)
+        parts = payload.get("parts", [])
+        return HumanMessage([{"type": "text", "text": content}, *parts] if parts else content)
     if role == "tool":
         return ToolMessage(content, tool_call_id=payload.get("tool_call_id", ""))
     calls = [{"name": call["name"], "args": call["args"], "id": call["id"]} for call in payload.get("tool_calls", [])]

@@ -1,5 +1,6 @@
 """Messages in the format of the platform's API."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import uuid4
 from memory_platform.client.answers import Appended
 
 BATCH = 500  # maximum messages per request
+PARTS_MAX_CHARS = 190_000  # maximum length of a message's pictures and files as JSON; the platform rejects longer ones
 
 Message = Mapping[str, Any]
 Said = str | Message | Iterable[Message]
@@ -30,6 +32,16 @@ def _prepared(message: Message) -> dict[str, Any]:
     if isinstance(made.get("created_at"), datetime):
         made["created_at"] = made["created_at"].isoformat()
     return made
+
+
+def parts_in(content: Any) -> list[dict[str, Any]]:
+    """Return the pictures and files of a message's content. Leave out those that are too long to store."""
+    parts: list[dict[str, Any]] = []
+    for part in [] if isinstance(content, str) else content:
+        is_text = not isinstance(part, Mapping) or isinstance(part.get("text") or part.get("refusal"), str)
+        if not is_text and len(json.dumps([*parts, part])) <= PARTS_MAX_CHARS:
+            parts.append(dict(part))
+    return parts
 
 
 def batches(messages: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:

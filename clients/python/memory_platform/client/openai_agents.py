@@ -1,7 +1,8 @@
 """A session of the OpenAI Agents SDK that the platform stores: `Runner.run(agent, "…", session=MemorySession(…))`.
 
 Items become turns: a tool call becomes an assistant's turn with `tool_calls`, its result a `tool` turn, and any other
-item the payload of a turn. The returned items start with the session's boundary, if there is one.
+item the payload of a turn. The payload also contains the pictures and files of messages and results. The returned items
+start with the session's boundary, if there is one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from memory_platform.client import AsyncMemory, answers
 from memory_platform.client.errors import Refused
+from memory_platform.client.messages import parts_in
 
 Item = dict[str, Any]
 
@@ -70,11 +72,12 @@ def _message(item: Mapping[str, Any]) -> dict[str, Any]:
         call = {"id": item["call_id"], "type": "function", "function": function}
         return {"role": "assistant", "content": "", "payload": {"tool_calls": [call]}}
     if kind == "function_call_output":
-        payload = {"tool_call_id": item["call_id"]}
+        payload = {"tool_call_id": item["call_id"]} | _parts(item["output"])
         return {"role": "tool", "content": _text(item["output"]), "payload": payload}
     role = {"developer": "system"}.get(item.get("role", ""), item.get("role", ""))
     if kind == "message" and role in ("user", "assistant", "system"):
-        return {"role": role, "content": _text(item.get("content", ""))}
+        content = item.get("content", "")
+        return {"role": role, "content": _text(content), "payload": _parts(content) or None}
     return {"role": "assistant", "content": "", "payload": {"item": dict(item)}}
 
 
@@ -82,7 +85,13 @@ def _text(content: Any) -> str:
     """Return the text of a content, joined from its parts if it has any."""
     if isinstance(content, str):
         return content
-    return "\n".join(part.get("text") or part.get("refusal") or "" for part in content if isinstance(part, Mapping))
+    texts = [part.get("text") or part.get("refusal") for part in content if isinstance(part, Mapping)]
+    return "\n".join(filter(None, texts))
+
+
+def _parts(content: Any) -> dict[str, Any]:
+    parts = parts_in(content)
+    return {"parts": parts} if parts else {}
 
 
 def _items(message: answers.Message) -> list[Item]:
@@ -94,9 +103,17 @@ def _items(message: answers.Message) -> list[Item]:
         return [payload["item"]]
     if message["role"] == "tool":
         called = payload.get("tool_call_id", "")
-        return [{"type": "function_call_output", "call_id": called, "output": message["content"]}]
-    said = [{"role": message["role"], "content": message["content"]}] if message["content"] else []
+        return [{"type": "function_call_output", "call_id": called, "output": _content(message["content"], payload)}]
+    content = _content(message["content"], payload)
+    said = [{"role": message["role"], "content": content}] if content else []
     return [*said, *map(_call, payload.get("tool_calls", []))]
+
+
+def _content(text: str, payload: Mapping[str, Any]) -> Any:
+    """Return the text of a turn, or a list with the text and its pictures and files."""
+    parts = payload.get("parts", [])
+    said = [{"type": "input_text", "text": text}] if text else []
+    return [*said, *parts] if parts else text
 
 
 def _call(call: Mapping[str, Any]) -> Item:
