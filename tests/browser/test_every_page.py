@@ -25,6 +25,7 @@ from tests.support.furnished import furnish
 from tests.support.kept_rows import KeptRows
 from tests.support.oauth import asked, let_ask
 from tests.support.operator import operator
+from tests.support.plain_words import internal_names
 from tests.support.planted import plant
 
 pytestmark = [pytest.mark.slow(seconds=75), pytest.mark.django_db(transaction=True)]
@@ -67,7 +68,6 @@ _WAYS_AND_LINKS = r"""([html, url]) => {
 }"""
 
 SMALL_DESKTOP: ViewportSize = {"width": 1300, "height": 800}
-_names: set[str] = set()  # of pages
 
 
 @pytest.fixture
@@ -76,16 +76,26 @@ def furnished(transactional_db: None, kept_rows: KeptRows) -> None:
     kept_rows.have("furnished", furnish)
 
 
-def addresses(tab: Page) -> list[Address]:
-    """Return the URLs of all pages that the tab's login can open.
+@pytest.fixture(scope="module")
+def loaded() -> dict[Address, str]:
+    """The pages that `pages` has loaded."""
+    return {}
 
-    Which URLs are pages is determined once, because it depends on their views only and not on rows.
-    """
-    if not _names:
+
+@pytest.fixture
+def pages(furnished: None, loaded: dict[Address, str]) -> dict[Address, str]:
+    """The HTML of every page and part that a superuser gets. Only the first test loads them."""
+    if not loaded:
         client = Client()
-        client.cookies["sessionid"] = next(c["value"] for c in tab.context.cookies() if c["name"] == "sessionid")
-        _names.update(page.name for page in different([address for address, _ in every_page(client)]))
-    return [address for address in every_address() if address.name in _names]
+        client.force_login(User.objects.create_superuser("reader"))
+        loaded.update(every_page(client, with_parts=True))
+    return loaded
+
+
+def addresses(pages: dict[Address, str]) -> list[Address]:
+    """Return the current URLs of all pages. Which URLs are pages depends on their views only, and not on rows."""
+    names = {page.name for page in different([page for page, html in pages.items() if "<html" in html])}
+    return [address for address in every_address() if address.name in names]
 
 
 def different(pages: list[Address]) -> list[Address]:
@@ -118,13 +128,14 @@ def barriers(tab: Page, looks: list[Look] = EVERY_LOOK, *, with_frame: bool = Fa
     return found
 
 
-@pytest.mark.usefixtures("furnished")
-def test_every_page_is_accessible_and_keeps_its_policy_with_all_columns_visible(tab: Page) -> None:
+def test_every_page_is_accessible_and_keeps_its_policy_with_all_columns_visible(
+    pages: dict[Address, str], tab: Page
+) -> None:
     """Create a second application, which adds a column to lists."""
     Application.objects.create(name="bicycle-shop")
     tab.goto(reverse("admin:index"))
     found = barriers(tab, with_frame=True)
-    for address, looks in zip(addresses(tab), cycle(LOOKS_OF_PAGES), strict=False):
+    for address, looks in zip(addresses(pages), cycle(LOOKS_OF_PAGES), strict=False):
         tab.goto(address.url)
         found += barriers(tab, looks)
         if address.name.endswith("_changelist"):
@@ -169,14 +180,20 @@ def test_the_page_that_authorizes_an_assistant_is_accessible_and_leads_back_to_i
     assert found == [] and ApiKey.objects.get().user == ada
 
 
-@pytest.mark.usefixtures("furnished")
-def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Page], site: str) -> None:
+def test_no_page_shows_an_internal_name(pages: dict[Address, str]) -> None:
+    found = {address.url: names for address, html in pages.items() if (names := internal_names(address.url, html))}
+    assert found == {}
+
+
+def test_row_18_scripts_planted_in_every_text_never_run(
+    pages: dict[Address, str], log_in: Callable[..., Page], site: str
+) -> None:
     tab = log_in(bypass_csp=True)  # so that only escaping prevents scripts
     assert len(plant()) > 50
     ran: list[str] = []
     tab.on("dialog", lambda dialog: ran.append(f"{tab.url}: {dialog.message}"))
     tab.on("request", lambda asked: ran.append(asked.url) if not asked.url.startswith((site, "data:")) else None)
-    for address in addresses(tab):
+    for address in addresses(pages):
         tab.goto(address.url)
         ran += [f"{address}: {element}" for element in tab.evaluate(_ELEMENTS_PLANTED)]
         assert tab.evaluate("() => window.planted") is None, address

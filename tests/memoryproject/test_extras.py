@@ -17,6 +17,8 @@ from tests.support.schema import schema
 
 OF_LAB = ("moments_app_probe", "moments_app_prompttrial", "moments_app_trialside")
 SCHEMA = "import json; from tests.support.schema import schema; print(json.dumps([*schema().items()]))"
+CHECKS = "from django.core import management as m; m.call_command('check'); m.call_command('makemigrations', '--check')"
+MIGRATED = "from django.core import management as m; m.call_command('migrate', '--check')"
 TABLES = "import json; from django.db import connection as c; print(json.dumps(c.introspection.table_names()))"
 
 
@@ -42,17 +44,22 @@ def test_settings_of_an_extra_are_known_only_if_it_is_enabled() -> None:
 
 @pytest.mark.slow(seconds=60)
 @pytest.mark.django_db
-def test_the_core_migrates_without_extras_which_can_be_added_later() -> None:
+def test_the_core_starts_and_remembers_without_extras_which_can_be_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXTRAS", "")
     with data_folder() as folder:
-        core = {"EXTRAS": "", "DATA_DIR": str(folder), "DATABASE_URL": ""}
-        for command in (["check"], ["migrate"], ["makemigrations", "--check", "--dry-run"]):
-            done = manage(*command, **core)
-            assert done.returncode == 0, done.stderr
-        tables = json.loads(manage("shell", "-v", "0", "-c", TABLES, **core).stdout)
+        run = Run(folder).serve()
+        assert run.answers()
+        context = run.stop().partition("In a new conversation, the person asks")[2]
+        core = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
+        checked = manage("shell", "-v", "0", "-c", f"{CHECKS}; {TABLES}", **core)
+        assert checked.returncode == 0, checked.stderr
+        *_, tables = checked.stdout.splitlines()
         with_lab = core | {"EXTRAS": "lab"}
         assert manage("migrate", **with_lab).returncode == 0
         later = json.loads(manage("shell", "-v", "0", "-c", SCHEMA, **with_lab).stdout)
-    assert "sessions_app_message" in tables and not [name for name in tables if is_of_extra(name)]
+    assert run.process.returncode == 0
+    assert "38 square metres" in context
+    assert "sessions_app_message" in tables and not [name for name in json.loads(tables) if is_of_extra(name)]
     made = {part: text for part, text in later if is_of_lab(part)}
     assert made == {part: text for part, text in schema().items() if is_of_lab(part)}
 
@@ -89,17 +96,6 @@ def test_a_command_drops_the_tables_of_an_extra() -> None:
         for extra in ("oauth", "lab"):
             dropped = manage("drop_extra", extra, "--yes", **site)
             assert dropped.returncode == 0, dropped.stderr
-        tables = json.loads(manage("shell", "-v", "0", "-c", TABLES, EXTRAS="", **site).stdout)
-        assert manage("migrate", "--check", EXTRAS="", **site).returncode == 0
-    assert not [name for name in tables if is_of_extra(name)]
-
-
-@pytest.mark.slow(seconds=30)
-def test_the_core_starts_on_an_empty_database_and_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EXTRAS", "")
-    with data_folder() as folder:
-        run = Run(folder).serve()
-        assert run.answers()
-        context = run.stop().partition("In a new conversation, the person asks")[2]
-    assert run.process.returncode == 0
-    assert "38 square metres" in context
+        left = manage("shell", "-v", "0", "-c", f"{MIGRATED}; {TABLES}", EXTRAS="", **site)
+    assert left.returncode == 0, left.stderr
+    assert not [name for name in json.loads(left.stdout.splitlines()[-1]) if is_of_extra(name)]

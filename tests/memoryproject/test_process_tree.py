@@ -233,7 +233,7 @@ def test_a_resting_child_is_restarted_only_for_work() -> None:
 
 @pytest.mark.slow
 def test_a_child_that_is_woken_before_it_rests_is_restarted() -> None:
-    child = Fork("The slow one", lambda: time.sleep(6), may_rest=True)
+    child = Fork("The slow one", lambda: time.sleep(1), may_rest=True)
     tree = Tree([child], lambda _: None)
     tree.start()
     first = child.pid

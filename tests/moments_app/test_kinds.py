@@ -367,7 +367,7 @@ def test_a_field_of_a_moment_takes_three_edits_and_a_generated_migration(
     transactional_db: None, tmp_path: Path
 ) -> None:
     for name in ("memoryproject", "sessions_app", "moments_app", "memory_extras", "drill", "templates", "tests"):
-        shutil.copytree(BASE_DIR / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(BASE_DIR / name, tmp_path / name)  # with its bytecode
     for name, before, added in THREE_EDITS:
         code = (tmp_path / name).read_text()
         assert code.count(before) == 1

@@ -154,7 +154,7 @@ class TestHowOften:
         """Plan each statement with many events of many people, one tenth of them readings."""
         Event.objects.bulk_create(
             Event(type=USER_READ if number % 10 == 0 else "append", user_pk=ada.pk + number // 100)
-            for number in range(10_000)
+            for number in range(2_000)
         )
         noted: dict[str, Any] = {
             "people": [ada.pk],

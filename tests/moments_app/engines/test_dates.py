@@ -121,7 +121,7 @@ def test_this_weekend_on_a_sunday_includes_that_day() -> None:
 def test_every_process_adds_the_same_date_to_ambiguous_words() -> None:
     """The words mean "last week" or "last Sunday"."""
     dates = "from moments_app.engines.statements.dates import with_dates; from datetime import date"
-    code = f"import django; django.setup(); {dates}; print(ascii(with_dates('อาทิตย์ที่แล้ว', date(2023, 5, 25))))"
+    code = f"{dates}; print(ascii(with_dates('อาทิตย์ที่แล้ว', date(2023, 5, 25))))"
     found = {
         subprocess.run(
             [sys.executable, "-c", code],

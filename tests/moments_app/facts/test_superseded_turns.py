@@ -199,7 +199,7 @@ def test_row_41_a_receipt_names_the_facts_that_marks_mention(ada: UserProfile, s
 def test_marks_are_found_by_indexes(ada: UserProfile, service: Api) -> None:
     told(ada)
     stream = MemoryAtom.objects.filter(user=ada)[0].stream
-    more = [MemoryAtom(user=ada, stream=stream, content=f"Fact {n}.", content_hash=str(n)) for n in range(5_000)]
+    more = [MemoryAtom(user=ada, stream=stream, content=f"Fact {n}.", content_hash=str(n)) for n in range(3_000)]
     MemoryAtom.objects.bulk_create(more)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE moments_app_memoryatom")

@@ -20,7 +20,7 @@ from mcp_types import CallToolResult, TextContent, TextResourceContents
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import BASE_DIR
+from memoryproject.conf import BASE_DIR, RetentionSettings
 from memoryproject.settings import CONF
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, Summary
 from sessions_app.daily_limits import behind
@@ -85,7 +85,13 @@ def people(ada: UserProfile, bo: UserProfile) -> None:
 
 
 @pytest.fixture(scope="module")
-def base_url(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder for archives of the web server."""
+    return tmp_path_factory.mktemp("data") / "archive"
+
+
+@pytest.fixture(scope="module")
+def base_url(django_db_setup: None, django_db_blocker: DjangoDbBlocker, archives: Path) -> Iterator[str]:
     """The URL of a web server that all tests share. Each test has its own people and keys."""
     with django_db_blocker.unblock():
         port = free_port()
@@ -93,6 +99,7 @@ def base_url(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Itera
             ALLOWED_HOSTS="127.0.0.1",
             API_RATE="1000",
             MEMORY_CONTEXT__RECEIPT_DAYS="0",
+            RETENTION__STORAGE_OPTIONS=json.dumps({"location": str(archives)}),
             LIMITS__LOCK_SECONDS="1",
             OAUTH__SITE=f"http://127.0.0.1:{port}",
             OAUTH__OPEN_REGISTRATION="true",
@@ -367,12 +374,13 @@ def test_a_retracted_turn_is_not_returned(base_url: str, ada: UserProfile) -> No
     assert over_http(base_url, lambda client: refusal(client, "rem://sessions/s1/messages/1"), key_of(ada))
 
 
-def test_an_archived_turn_is_returned_completely(ada: UserProfile, archive_folder: Path) -> None:
+def test_an_archived_turn_is_returned_completely(
+    base_url: str, ada: UserProfile, archives: Path, settings: Settings
+) -> None:
+    settings.STORAGES = settings.STORAGES | {"archive": RetentionSettings().storage(archives.parent)}
     covered_session(ada, 4)
     assert retain().archived_turns == 4
-    options = json.dumps({"location": str(archive_folder)})
-    with web(**environment(ALLOWED_HOSTS="127.0.0.1", RETENTION__STORAGE_OPTIONS=options)) as url:
-        told = over_http(url, lambda client: read(client, "rem://sessions/s1/messages/1"), key_of(ada))
+    told = over_http(base_url, lambda client: read(client, "rem://sessions/s1/messages/1"), key_of(ada))
     assert told["content"].startswith("Turn 1 🏺") and told["kind"] == "turn"
     assert (told["payload"]["number"], told["metadata"]) == (1, {"n": 1})
 

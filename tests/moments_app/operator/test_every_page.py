@@ -108,7 +108,7 @@ def test_pages_take_a_constant_number_of_queries(root: Client, ada: UserProfile)
     first = talk(ada, 150, session_id="first")
     build(first)
     few = asked()
-    for number in range(12):
+    for number in range(4):
         person = UserProfile.objects.ensure(f"person-{number}")
         build(talk(person, 60, session_id=f"s{number}"))
     talk(ada, 60, session_id="first")

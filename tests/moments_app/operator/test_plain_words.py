@@ -1,60 +1,15 @@
-"""Pages don't show internal names of processes, classes, errors and actors, or terms of the code."""
-
-import re
+"""The titles that pages show instead of internal names. `tests/browser/test_every_page.py` checks every page."""
 
 import pytest
 from django.urls import reverse
 
-from moments_app.engines.interface import ABOUT
 from moments_app.jobs.process import processes
 from moments_app.models import FailureGroup, Job, RetractedItem
 from sessions_app.models.event import named_actor
-from tests.support.every_page import every_page
-from tests.support.furnished import furnish
-from tests.support.kept_rows import KeptRows
 from tests.support.operator import operator
+from tests.support.plain_words import text_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-# Parts of a page that are not prose: code, addresses, and stored text of other people.
-_NO_TEXT = re.compile(r"<(script|style|template|pre|code|textarea|select)\b.*?</\1>|<[^>]*>|rem://\S*", re.DOTALL)
-
-
-def text_of(html: str) -> str:
-    """Return the text of a page."""
-    body = html[html.index("<body") :] if "<body" in html else html
-    return re.sub(r"\s+", " ", _NO_TEXT.sub(" ", body))
-
-
-def internal_names() -> re.Pattern[str]:
-    names = [process.name for process in processes() if "_" in process.name]
-    kinds = [kind for kind in ABOUT if "_" in kind]
-    ours = ["streams?", "shards?", r"consolidat\w+", "digests?", r"settl\w+", "atoms?", r"evict\w*", "absorbed", "lag"]
-    ours += ["turns that came", "later attempt"]
-    return re.compile(
-        rf"\b({'|'.join([*names, *kinds])})\b|\b\w+_app\.\w+|\b(operator|job|retraction|command):\w[\w-]*"
-        rf"|\[TOOL RESULT|(?i:\b({'|'.join(ours)})\b)"
-    )
-
-
-# Pages about events show them under the names that the API gives them.
-_EVENTS = re.compile(r"/(event|webhookendpoint|webhookdelivery)/")
-
-
-# Pages show the address of a row on hover. Its link is in words.
-_ADDRESS = re.compile(r"<a [^>]*>\s*(rem://[^<]*)")
-
-
-@pytest.mark.slow(seconds=30)
-def test_no_page_shows_an_internal_name(transactional_db: None, kept_rows: KeptRows) -> None:
-    kept_rows.have("furnished", furnish)
-    found = {
-        address.url: names
-        for address, html in every_page(operator(), with_parts=True)
-        if not _EVENTS.search(address.url)
-        and (names := {match[0] for match in internal_names().finditer(text_of(html))} | {*_ADDRESS.findall(html)})
-    }
-    assert found == {}
 
 
 def test_every_process_has_a_title() -> None:

@@ -296,13 +296,13 @@ class TestTabs:
         def asked(session: Session) -> dict[str, int]:
             return {name: queries_of(root, url(session, name)) for name in ("change", "turns", "rebuild", *TABS)}
 
-        small, large = talk(ada, 60, session_id="small"), talk(ada, 900, session_id="large")
+        small, large = talk(ada, 60, session_id="small"), talk(ada, 300, session_id="large")
         for session in (small, large):
             assert build(session, lag=10).status == Job.Status.COMPLETED
             MemoryStream.objects.ensure_for(session)
         stream = MemoryStream.objects.get(session=large)
         Job.objects.bulk_create(
-            Job(process="embed", session=large, user=ada, status="completed", requested_by="t") for _ in range(1_000)
+            Job(process="embed", session=large, user=ada, status="completed", requested_by="t") for _ in range(300)
         )
         note(MemoryStream.objects.get(session=small), "A fact", "fact", source_session=small)
         for number in range(40):

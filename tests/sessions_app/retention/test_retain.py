@@ -787,7 +787,7 @@ def test_turns_and_vectors_are_updated_and_deleted_by_index(
 def test_archived_and_live_turns_are_found_by_sequence_in_two_indexes(ada: UserProfile, bo: UserProfile) -> None:
     session = covered_session(ada, 300, live=10)
     assert retain().archived_turns == 300
-    talk(bo, 3_000)
+    talk(bo, 1_000)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE sessions_app_message")
     said = Message.objects.said_at(session, sequence__range=(298, 301))

@@ -206,7 +206,7 @@ def test_a_span_is_read_by_indexes(ada: UserProfile, bo: UserProfile) -> None:
     }
 
 
-def _fill(user: UserProfile, number: int = 3_000) -> None:
+def _fill(user: UserProfile, number: int = 1_000) -> None:
     """Create many turns, moments and facts of a person, one of each per hour."""
     said(user, {"2026-11-22": "The roof leaks."})
     moment = remember(user, 1)[0]
