@@ -5,16 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection
+from django.db import IntegrityError
 from django.utils import timezone
 
 from moments_app.context.input import read_input
 from moments_app.context.layers import entities
 from moments_app.models import Entity, EntityLink
 from sessions_app.models import UserProfile
-from sessions_app.models.application import DEFAULT
-from sessions_app.row_security import acting_for
 from tests.support.api import Api
+from tests.support.entities import make_entity, new_entity
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -131,9 +130,9 @@ class TestRelevance:
         talk(ada, 4)
 
     def make(self, ada: UserProfile, title: str, days_ago: float = 0, **fields: Any) -> Entity:
-        entity = Entity.objects.create(user=ada, kind="task", title=title, **fields)
+        entity = make_entity(ada, title, **fields)
         session = ada.sessions.get(session_id="s1")
-        Entity.objects.filter(pk=entity.pk).update(updated_at=session.last_activity_at - timedelta(days=days_ago))
+        Entity.objects.filter(pk=entity.pk).update(formed_at=session.last_activity_at - timedelta(days=days_ago))
         return entity
 
     def test_recent_entities_precede_old_ones(self, ada: UserProfile) -> None:
@@ -170,22 +169,12 @@ class TestRelevance:
 
     def test_an_old_named_entity_is_found_among_many(self, ada: UserProfile) -> None:
         self.make(ada, "Renew the passport", 300)
-        Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Chore {n}") for n in range(300))
+        Entity.objects.bulk_create(new_entity(ada, f"Chore {n}") for n in range(300))
         assert titles(ada, "my passport?")[0] == "Renew the passport"
-
-    def test_row_9_the_search_function_enforces_row_security(self, ada: UserProfile, bo: UserProfile) -> None:
-        self.make(ada, "Order a heating element")
-        ask = "SELECT count(*) FROM search_moments_app_entity(%s, 'element', 'open', 10)"
-        seen = {}
-        for name in ("ada", "bo", None):
-            with acting_for(name, application=DEFAULT), connection.cursor() as cursor:
-                cursor.execute(ask, [ada.pk])
-                seen[name] = cursor.fetchone()[0]
-        assert seen == {"ada": 1, "bo": 0, None: 0}
 
 
 def test_the_database_rejects_links_between_persons(ada: UserProfile) -> None:
-    entity = Entity.objects.create(user=ada, kind="task", title="t")
+    entity = make_entity(ada, "t")
     with pytest.raises(IntegrityError, match="entity_link_not_to_itself"):
         EntityLink.objects.create(user=ada, from_entity=entity, to_entity=entity)
 
@@ -193,6 +182,6 @@ def test_the_database_rejects_links_between_persons(ada: UserProfile) -> None:
 def test_passing_time_does_not_change_the_order(ada: UserProfile) -> None:
     talk(ada, 2)
     for number in range(6):
-        Entity.objects.create(user=ada, kind="task", title=f"Task {number}")
-        Entity.objects.filter(title=f"Task {number}").update(updated_at=timezone.now() - timedelta(days=3 * number))
+        make_entity(ada, f"Task {number}")
+        Entity.objects.filter(content=f"Task {number}").update(formed_at=timezone.now() - timedelta(days=3 * number))
     assert titles(ada) == titles(ada)
