@@ -92,7 +92,7 @@ SELECT {columns}, concat(stamp, ' ', (
     SELECT FROM moments_app_memoryatom WHERE user_id = opened.user_id AND {open_entities}
 ) AS has_entities, EXISTS (
     SELECT FROM moments_app_memoryatom WHERE user_id = opened.user_id AND ended_at IS NOT NULL
-      AND ended_by <> '{by_date}'
+      AND ended_by <> '{by_date}' AND source_message_ids <> '{{}}'
 ) AS has_ended FROM opened
 """
 # Filters by the person's key, because it determines on which node a distributed table keeps the turns.

@@ -626,8 +626,13 @@ class MemoryAtom(Searched):
         super().save(*args, **kwargs)
 
     def _set_hash(self) -> None:
-        if self.content_hash != hash_of_id(self.atom_id):
+        if not self.is_listed:
             self.content_hash = content_hash(self.content)
+
+    @property
+    def is_listed(self) -> bool:
+        """True if a client wrote or reworded it as a task, goal or problem."""
+        return self.content_hash == hash_of_id(self.atom_id)
 
     def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
         """Save an edit, and record its changes in the history."""

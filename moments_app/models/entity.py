@@ -2,7 +2,7 @@
 
 import uuid
 from datetime import datetime
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from django.db import models
 from django.db.models import F, Q
@@ -58,7 +58,7 @@ class Entity(MemoryAtom):
     The first line of its text is the title, and the rest is the body.
     """
 
-    objects = EntityManager()
+    objects: ClassVar[EntityManager] = EntityManager()
 
     class Meta:
         proxy = True

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, cast
 
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import Exists, ForeignKey, Min, Model, OuterRef, Q, QuerySet
@@ -290,9 +291,9 @@ def formations_of(session: Session, sequences: Sequence[int]) -> list[Job]:
 
 def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_whole: bool) -> list[MemoryAtom]:
     """Return the atoms from the turns, and other results of the same calls, except those that an operator pinned."""
-    own = session.atoms.exclude(stream__in=MemoryStream.objects.lists()).order_by("pk")
+    own = session.atoms.order_by("pk")
     if is_whole:
-        return list(own)
+        return [atom for atom in own if not atom.is_listed]
     return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
 
 
@@ -369,7 +370,12 @@ def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]
     for name in table.made_of:
         column = table.model._meta.get_field(name)
         if isinstance(column, ForeignKey):
-            has |= Q(**{f"{name}__in": sources.get(column.related_model._meta.concrete_model, ())})
+            has |= Q(**{f"{name}__in": sources.get(_table_of(column), ())})
         elif isinstance(column, ArrayField) and user:  # primary keys of turns
             has |= Q(**{f"{name}__overlap": list(sources.get(Message, ())), table.person: user})
     return has
+
+
+def _table_of(column: ForeignKey[Any, Any]) -> type[Model]:
+    """Return the model of the table that a column refers to. The column may name a proxy of the model."""
+    return cast("type[Model]", column.related_model._meta.concrete_model)

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from moments_app.models import MemoryAtom, MemoryStream, Retraction
-from moments_app.models.atom import ENTITY_KINDS, MemoryAtomQuerySet
+from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.provenance.derived import Derived, InStreams, in_streams
 from moments_app.provenance.remake import refresh
 from moments_app.provenance.repeated import Answer, Retracted
@@ -95,7 +95,7 @@ class _Found:
 
     @property
     def entity_ids(self) -> list[uuid.UUID]:
-        return [item.atom_id for item in self.items if item.kind in ENTITY_KINDS]
+        return [item.atom_id for item in self.items if item.is_listed]
 
     def withdrawn(self, answers: Iterable[Derived] = ()) -> dict[str, int]:
         """Count the rows that would be withdrawn, also with some answers, by kind."""
@@ -149,7 +149,7 @@ def retract_items(
     found = _found(owner, named)
     retraction = Retraction.objects.create(
         **whose,
-        item_ids=[item.atom_id for item in found.items],
+        item_ids=[item.atom_id for item in found.items if not item.is_listed],
         entity_ids=found.entity_ids,
         reason=reason,
         requested_by=requested_by,

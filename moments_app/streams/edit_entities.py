@@ -68,12 +68,12 @@ def delete_entity(entity: Entity, *, requested_by: str) -> None:
         entity.delete()
     else:
         take_out_lines([entity], cause)
-        MemoryAtom.objects.filter(pk=entity.pk).evict(cause)
+        MemoryAtom.objects.filter(atom_id=entity.atom_id).evict(cause)
     touch([entity])
 
 
 def lock_entity(entity: Entity) -> None:
     """Lock the person, the stream and then the entity, in the lock order of corrections."""
-    lock_rows(UserProfile.objects.filter(pk=entity.user_id))
+    lock_rows(UserProfile.objects.filter(pk__in=[entity.user_id]))
     lock_rows(MemoryStream.objects.filter(pk=entity.stream_id))
     lock_rows(Entity.objects.filter(pk=entity.pk))

@@ -74,8 +74,8 @@ FROM moments_app_streamversion version WHERE version.id = 902 AND stream.id = ve
 ENTITIES = """
 INSERT INTO moments_app_entity (id, entity_id, user_id, kind, title, body, status, due_at, source_session_id,
     written_by, external_id, created_at, updated_at)
-SELECT number, ('00000000-0000-0000-0000-000000000' || number)::uuid, session.user_id, kind, entity.title, '', entity.status,
-    '2026-04-01', session.id, 'key:abc', number, '2026-03-02', '2026-03-03'
+SELECT number, ('00000000-0000-0000-0000-000000000' || number)::uuid, session.user_id, kind, entity.title, '',
+    entity.status, '2026-04-01', session.id, 'key:abc', number, '2026-03-02', '2026-03-03'
 FROM sessions_app_session session, (VALUES
     (801, 'task', E'Buy\nrope.', 'open'), (802, 'goal', 'Sail.', 'done'), (803, 'task', 'Buy a flag.', 'dropped')
 ) AS entity (number, kind, title, status) WHERE session_id = 'ada-0';

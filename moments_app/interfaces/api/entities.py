@@ -118,10 +118,6 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Entity]):
     filters = {"kind": "kind", "status": EntityQuerySet.with_status, "text": EntityQuerySet.matching}
     creates_person = ("create",)
 
-    def get_queryset(self) -> EntityQuerySet:
-        rows: EntityQuerySet = super().get_queryset()
-        return rows.defer("search_vector") if self.action == "list" else rows
-
     def create(self, request: Request) -> Response:
         """Add an entity. If one with the same `external_id` exists, return it unchanged with 200."""
         session_id = self.validated_data.pop("session_id", None)
@@ -141,10 +137,9 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Entity]):
 
     def get_object(self) -> Entity:
         """Return the entity, and lock it if it will be changed."""
-        entity = super().get_object()
-        if self.action in ("partial_update", "destroy"):
-            lock_entity(entity)
-            entity = super().get_object()
+        if self.action != "retrieve":
+            lock_entity(super().get_object())
+        entity: Entity = super().get_object()
         return entity
 
 
@@ -174,7 +169,7 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def entity(self, entity_id: uuid.UUID) -> Entity:
-        return one_or_404(Entity.objects.for_user(self.person), atom_id=entity_id)
+        return one_or_404(Entity.objects.for_user(self.person), atom_id=entity_id)  # type: ignore[no-any-return]
 
     def _ends(self, entity_id: uuid.UUID) -> dict[str, Any]:
         """Return the link's columns."""

@@ -195,7 +195,7 @@ class EntityFields(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial |= {name: getattr(self.instance, name) for name in ("title", "body", "status")}
+        self.initial.update({name: getattr(self.instance, name) for name in ("title", "body", "status")})
 
     def _post_clean(self) -> None:
         """Leave the instance unchanged: `change_entity` changes it, and records its former values."""

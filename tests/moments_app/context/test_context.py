@@ -395,7 +395,7 @@ class TestCost:
         talk(ada, 4)
         context(service)
         without = self.queries(service, query="the element")
-        entity = make_entity(ada, "element", status="done")
+        entity = make_entity(ada, "Sign the lease", status="done")
         assert self.queries(service, query="the element") == without
         Entity.objects.filter(pk=entity.pk).update(state="active")
         assert self.queries(service, query="the element") == without + 1
