@@ -37,14 +37,14 @@ def change_entity(entity: Entity, values: Mapping[str, Any], *, requested_by: st
     """Change the title, body, kind, due time or status of a locked entity."""
     now, cause = timezone.now(), Cause(requested_by)
     columns = {name: values[name] for name in ("kind", "due_at") if name in values}
-    is_reworded = not values.keys().isdisjoint(WORDS)
-    if is_reworded:
+    if is_reworded := not values.keys().isdisjoint(WORDS):
         columns["content"] = text_of(values.get("title", entity.title), values.get("body", entity.body))
-        columns["content_hash"] = hash_of_id(entity.atom_id)
     status = values.get("status", entity.status)
     is_open_again = status == EntityStatus.OPEN != entity.status
     if columns or is_open_again:
         columns["formed_at"] = now
+    if is_reworded or is_open_again:  # the person may have another one with these words
+        columns["content_hash"] = hash_of_id(entity.atom_id)
     if status != entity.status:
         take_out_lines([entity], cause)
         columns |= ending(status, now, requested_by)

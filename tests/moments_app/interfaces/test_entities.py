@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError
+from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.context.input import read_input
@@ -15,6 +16,8 @@ from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.entities import make_entity, new_entity
+from tests.support.operator import operator
+from tests.support.pages import change_url
 from tests.support.streams import form, note, shard
 from tests.support.transcript import talk
 
@@ -245,6 +248,13 @@ class TestLearned:
         changed = service.patch(f"entities/{atom.atom_id}", user_id="ada", body="").json()
         assert (changed["title"], changed["body"]) == (same.content, "")
 
+    def test_a_done_task_that_was_said_again_can_be_reopened(self, service: Api, own: MemoryStream) -> None:
+        atom = self.learned(own)
+        service.patch(f"entities/{atom.atom_id}", user_id="ada", status="done")
+        self.learned(own)
+        assert service.patch(f"entities/{atom.atom_id}", user_id="ada", status="open").status_code == 200
+        assert service.get("entities", user_id="ada", status="open").json()["total"] == 2
+
     def test_a_retraction_of_its_turns_withdraws_a_task_with_its_links(self, service: Api, own: MemoryStream) -> None:
         atom, other = self.learned(own), add(service, "Sail", session_id="s1")
         service.post(f"entities/{other}/links", {"user_id": "ada", "to": str(atom.atom_id)})
@@ -280,6 +290,21 @@ class TestLearned:
         item = {"atom_type": "observation", "content": "Agents have to feed bees.", "kind": "task"}
         bees.atoms.create(user=ada, is_candidate=True, source_user=ada, **item)
         assert service.get("entities", user_id="ada").json()["entities"] == []
+
+
+def test_an_operator_changes_and_deletes_tasks(service: Api, ada: UserProfile) -> None:
+    key, root = add(service, "Order the element", body="From Borås."), operator()
+    entity = Entity.objects.get()
+    fields = {"title": "Order it", "body": "From Oslo.", "kind": "goal", "status": "dropped"}
+    fields |= {f"links_{end}-{name}_FORMS": "0" for end in ("out", "in") for name in ("TOTAL", "INITIAL")}
+    day = {"due_at_0": "2026-03-05", "due_at_1": "10:00"}
+    root.post(change_url(entity), fields | day)
+    changed = service.get(f"entities/{key}", user_id="ada").json()
+    assert [changed[name] for name in ("title", "body", "kind", "status")] == [*fields.values()][:4]
+    assert changed["due_at"] == "2026-03-05T10:00:00Z"
+    assert entity.history.get().actor == "operator:root"
+    root.post(reverse("admin:moments_app_entity_delete", args=[entity.pk]), {"post": "yes"})
+    assert not MemoryAtom.objects.exists()
 
 
 def test_two_written_tasks_may_have_the_same_words(service: Api) -> None:

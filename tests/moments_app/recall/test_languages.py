@@ -96,7 +96,7 @@ class TestLanguages:
             fact = note(own_stream(ada, agent_id=f"a{number}"), text, "fact")
             goal = make_entity(ada, "Goal", "goal", body=text)
             assert list(Moment.objects.matching(query)) == [made]
-            assert list(MemoryAtom.objects.matching(query)) == [fact]
+            assert list(MemoryAtom.objects.matching(query).order_by("pk")) == [fact, goal]
             assert list(Entity.objects.matching(query)) == [goal]
 
     def test_an_excerpt_has_the_words_around_the_match(self, ada: UserProfile) -> None:
