@@ -321,7 +321,14 @@ def test_entities_of_an_earlier_release_become_statements(ada: UserProfile, tmp_
     path, older = written("ada", tmp_path / "ada.zip"), tmp_path / "older.zip"
     erase_user("ada", application=DEFAULT, actor="test")
     day = "2026-03-02T08:00:00Z"
-    one = {"kind": "task", "body": "", "status": "open", "due_at": day, "session_id": "s1", "external_id": None}
+    one: dict[str, Any] = {
+        "kind": "task",
+        "body": "",
+        "status": "open",
+        "due_at": day,
+        "session_id": "s1",
+        "external_id": None,
+    }
     one |= {"created_at": day, "updated_at": "2026-03-03T08:00:00Z"}
     sail, rope = (one | {"entity_id": str(uuid4()), "title": title} for title in ("Sail.", "Buy rope."))
     sail |= {"kind": "goal", "status": "dropped", "body": "To Oslo."}
