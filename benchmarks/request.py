@@ -1,93 +1,220 @@
-"""CPU time of the web process for one request: `python -m benchmarks.request`, or with the name of a case.
+"""CPU time and duration of requests about real conversations: `python -m benchmarks.request`.
 
-Six requests run in this process, through the whole application except the HTTP server. Figures are CPU milliseconds,
-divided by the seconds that ten million loops of `x += i` take just before and after, so they are meaningful on any
-machine. Of several rounds, the 10th percentile counts, because other programs only add time. With a name, the profile
-of this request is printed.
+A site with default settings stores conversations. Each kind of request is sent in three states: just after the
+conversation, settled after an hour, and archived after a month. No text and no question is sent twice. `--clients`
+measures durations under load instead. Linux only, because it reads /proc.
+
+CPU time is in milliseconds, divided by the seconds that ten million loops of `x += i` take just before and after, so
+figures of different machines are comparable. It includes the jobs that a request queues.
 """
 
-import asyncio
-import cProfile
-import json
+import argparse
 import os
-import pstats
-import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice, zip_longest
+from pathlib import Path
+from statistics import median, quantiles
 from typing import Any
+from urllib.parse import urlencode
 
-import django
+from benchmarks.clients import Http, timed
+from benchmarks.conversations import Conversation, read_folder
+from benchmarks.figures import print_markdown
+from benchmarks.lean import processes_of, running_site
+from benchmarks.site import SETTINGS
+from benchmarks.steady import CONVERSATIONS
+from benchmarks.stored import let_a_minute_pass, let_a_month_pass, let_an_hour_pass, store, wait_for_jobs
 
-from benchmarks.site import Site
+API = "/api/v1"
+CALLS = 150  # requests of each kind, except those with a question, which have fewer
+CONTEXT, SEARCH = "context with a question", "search"
+REST = 2.0  # seconds until what a request leaves to other threads is written
+STATES: dict[str, Callable[[Callable[[], None]], None]] = {
+    "just said": let_a_minute_pass,
+    "settled": let_an_hour_pass,
+    "archived": let_a_month_pass,
+}
+# A column of the table by the purpose of a process.
+PARTS = {
+    "web process": "web",
+    "PostgreSQL, a web process's connection": "PostgreSQL",
+    "embeddings server": "embeddings",
+    "worker": "jobs",
+    "PostgreSQL, a worker's connection": "jobs",
+}
+TITLE = "Requests about real conversations"
+NOTE = (
+    "CPU milliseconds per request and unit: of web processes, of their connections to PostgreSQL, of the embeddings "
+    "server, and of the jobs that the request queues. The durations are of one client on a site without other load."
+)
+LOAD_COLUMNS = ["what", "requests/s", "p50 ms", "p99 ms"]
+LOAD_NOTE = "{clients} clients, each of which sends a request of each kind in turn, on settled conversations."
+COLUMNS = ["state", "what", *dict.fromkeys(PARTS.values()), "p50 ms", "p95 ms"]
 
-ROUNDS, CALLS = 20, 15
-TURNS = 200
-LINES = 40  # of a profile
-KEY = "BENCHMARK_KEY"  # environment variable with the site's key for the measured process
-
-Call = Callable[[], Coroutine[Any, Any, bytes]]
-
-
-class Client:
-    """Calls the application like a server.
-
-    Args:
-        key: A key of scope `write`.
-    """
-
-    def __init__(self, key: str) -> None:
-        from memoryproject.asgi import application
-
-        self._application = application
-        self._headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {key}".encode())]
-
-    async def call(self, method: str, address: str, body: Any = None) -> bytes:
-        """Return the response to a call, which must succeed."""
-        path, _, query = address.partition("?")
-        sent = json.dumps(body).encode() if body else b""
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())]
-        scope: Any = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"}
-        scope |= {"method": method, "path": path, "query_string": query.encode(), "root_path": ""}
-        scope |= {"headers": [*self._headers, *headers], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}
-        answer: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": sent, "more_body": False}
-
-        async def send(message: Any) -> None:
-            answer.append(message)
-
-        await self._application(scope, receive, send)
-        if answer[0]["status"] >= 300:
-            raise RuntimeError(f"{method} {path}: {answer[0]['status']}")
-        return b"".join(message.get("body", b"") for message in answer)
+Item = tuple["Person", str, str]  # a person, a question or message, and a reply
+Sent = tuple[str, str, dict[str, Any] | None]  # method, path and body of a request
 
 
-def cases(client: Client) -> dict[str, Call]:
-    """Return the calls by name, for a person with one session of `TURNS` turns."""
-    person = {"user_id": "ada"}
-    said = {"messages": [{"role": "user", "content": "Today I fired the kiln."}]}
-    context = "/api/v1/memory/context?user_id=ada&session_id=s1"
-    return {
-        "session": lambda: client.call("GET", "/api/v1/sessions/s1?user_id=ada"),
-        "append": lambda: client.call("POST", "/api/v1/sessions/s2/messages", person | said),
-        "live view": lambda: client.call("GET", "/api/v1/sessions/s1/messages?user_id=ada"),
-        "context": lambda: client.call("GET", f"{context}&retrieval=off&query=kiln"),
-        "context with query": lambda: client.call("GET", f"{context}&query=kiln+1100"),
-        "search": lambda: client.call("POST", "/api/v1/memory/search", person | {"query": "kiln 1100 degrees"}),
-    }
+@dataclass(frozen=True)
+class Person:
+    """A person with a stored conversation, who is in its last session."""
+
+    conversation: Conversation
+
+    @property
+    def session(self) -> str:
+        return f"session-{self.conversation.sessions[-1].n}"
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"user_id": self.conversation.id}
 
 
-async def seed(client: Client) -> None:
-    """Append the messages to search."""
-    turns = [f"Today I fired the kiln at {1000 + n} degrees, glaze {n}." for n in range(TURNS)]
-    messages = [{"role": "user", "content": turn} for turn in turns]
-    await client.call("POST", "/api/v1/sessions/s1/messages", {"user_id": "ada", "messages": messages})
+def _get(path: str, person: Person, **parameters: str) -> Sent:
+    return "GET", f"{API}/{path}?{urlencode(person.body | parameters)}", None
 
 
-def unit() -> float:
+def _context(person: Person, **parameters: str) -> Sent:
+    return _get("memory/context", person, session_id=person.session, **parameters)
+
+
+def _append(person: Person, said: str, reply: str) -> Sent:
+    messages = [{"role": "user", "content": said}, {"role": "assistant", "content": reply}]
+    return "POST", f"{API}/sessions/appended/messages", person.body | {"messages": messages}
+
+
+KINDS: dict[str, Callable[[Person, str, str], Sent]] = {
+    "a session": lambda person, _said, _reply: _get(f"sessions/{person.session}", person),
+    "live turns": lambda person, _said, _reply: _get(f"sessions/{person.session}/messages", person, view="live"),
+    "context without a search": lambda person, _said, _reply: _context(person),
+    CONTEXT: lambda person, said, _reply: _context(person, query=said[:1000]),
+    SEARCH: lambda person, said, _reply: ("POST", f"{API}/memory/search", person.body | {"query": said[:1000]}),
+    "append of two messages": _append,
+}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.request", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=CONVERSATIONS, help="folder of conversations")
+    parser.add_argument("--clients", type=int, help="instead, send requests with so many clients at once")
+    parser.add_argument("--minutes", type=float, default=10, help="duration with --clients (10)")
+    options = parser.parse_args(arguments)
+    conversations = read_folder(options.folder)
+    people = [Person(conversation) for conversation in conversations]
+    with running_site() as (folder, pid, port, key):
+        os.environ.update(SETTINGS, DATA_DIR=str(folder))
+        import django
+
+        django.setup()
+        with closing(Http(port, key)) as http:
+            for conversation in conversations:
+                store(http, conversation)
+        if options.clients:
+            let_an_hour_pass(wait_for_jobs)
+            rows = _under_load(port, key, people, options.clients, options.minutes * 60)
+            print_markdown(TITLE, LOAD_COLUMNS, rows, LOAD_NOTE.format(clients=options.clients))
+        else:
+            site = RunningSite(port, key, pid, folder)
+            print_markdown(TITLE, COLUMNS, _rows(site, people), NOTE)
+    return 0
+
+
+def _said(people: list[Person]) -> list[Item]:
+    """Return pairs of turns of all conversations, in turn."""
+    pairs = []
+    for person in people:
+        turns = [turn.text for _session, turn in person.conversation.turns]
+        pairs.append([(person, *pair) for pair in zip(turns[::2], turns[1::2], strict=False)])
+    return [pair for together in zip_longest(*pairs) for pair in together if pair]
+
+
+# --- one client ---
+
+
+@dataclass(frozen=True)
+class RunningSite:
+    """A site, with the id of its first process and its DATA_DIR."""
+
+    port: int
+    key: str
+    pid: int
+    folder: Path
+
+    def measured(self, requests: Sequence[Sent]) -> list[str]:
+        """Return the figures of some requests: CPU time by part, and their p50 and p95."""
+        with closing(Http(self.port, self.key)) as http:
+            http.request(*requests[0])  # fills the caches of processes
+            _rest()
+            before, first = self._cpu(), _unit()
+            times = [timed(partial(http.request, *request)) for request in requests[1:]]
+            _rest()
+        used: dict[str, float] = defaultdict(float)
+        for process, (part, seconds) in self._cpu().items():
+            used[part] += seconds - before.get(process, (part, 0.0))[1]
+        unit = (first + _unit()) / 2
+        figures = [f"{used[part] * 1000 / len(times) / unit:.1f}" for part in dict.fromkeys(PARTS.values())]
+        return [*figures, f"{median(times) * 1000:.1f}", f"{quantiles(times, n=20)[-1] * 1000:.1f}"]
+
+    def _cpu(self) -> dict[int, tuple[str, float]]:
+        """Return the part and the CPU seconds so far of each process."""
+        found = processes_of(self.pid, self.folder)
+        return {process.pid: (PARTS.get(process.purpose, ""), process.cpu) for process in found}
+
+
+def _rows(site: RunningSite, people: list[Person]) -> Iterator[list[str]]:
+    asked = [(person, question.q, "") for person in people for question in person.conversation.questions]
+    said = _said(people)
+    for number, (state, let_time_pass) in enumerate(STATES.items()):
+        let_time_pass(wait_for_jobs)
+        for what, request in KINDS.items():
+            items = said[number * CALLS : (number + 1) * CALLS]
+            if what in (CONTEXT, SEARCH):
+                items = asked[2 * number + (what == SEARCH) :: 2 * len(STATES)]
+            yield [state, what, *site.measured([request(*item) for item in items])]
+
+
+def _rest() -> None:
+    time.sleep(REST)
+    wait_for_jobs()
+
+
+# --- many clients ---
+
+
+def _under_load(port: int, key: str, people: list[Person], clients: int, seconds: float) -> Iterator[list[str]]:
+    """Yield the figures of each kind of request, while each client sends one after the other."""
+    items, deadline = _said(people), time.monotonic() + seconds
+    with ThreadPoolExecutor(clients) as pool:
+        sent = [
+            pool.submit(_send, port, key, islice(cycle(items), client, None, clients), deadline)
+            for client in range(clients)
+        ]
+    for what in KINDS:
+        times = [taken for future in sent for taken in future.result()[what]]
+        p99 = quantiles(times, n=100)[-1]
+        yield [what, f"{len(times) / seconds:.1f}", f"{median(times) * 1000:.1f}", f"{p99 * 1000:.1f}"]
+
+
+def _send(port: int, key: str, items: Iterable[Item], deadline: float) -> dict[str, list[float]]:
+    """Send requests of all kinds until the deadline. Return the duration of each."""
+    times: dict[str, list[float]] = {what: [] for what in KINDS}
+    with closing(Http(port, key)) as http:
+        for item in items:
+            for what, request in KINDS.items():
+                times[what].append(timed(partial(http.request, *request(*item))))
+            if time.monotonic() > deadline:
+                break
+    return times
+
+
+def _unit() -> float:
     """Return the CPU seconds that ten million iterations of a loop take now."""
     began, x = time.process_time(), 0
     for i in range(1_000_000):
@@ -95,64 +222,5 @@ def unit() -> float:
     return (time.process_time() - began) * 10
 
 
-async def measured(call: Call) -> float:
-    """Return a call's CPU time in milliseconds, divided by `unit`."""
-    await call()
-    before, began = unit(), time.process_time()
-    for _ in range(CALLS):
-        await call()
-    took = time.process_time() - began
-    return took * 1000 / CALLS / ((before + unit()) / 2)
-
-
-async def figures(calls: dict[str, Call]) -> None:
-    """Print the 10th percentile and the median of all rounds, in which the cases take turns."""
-    found: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            found[name].append(await measured(call))
-    for name, values in found.items():
-        print(f"{name:20} {statistics.quantiles(values, n=10)[0]:6.1f}  median {statistics.median(values):6.1f}")
-
-
-async def profile(call: Call) -> None:
-    """Print the functions that a call spends the most time in."""
-    from memoryproject import asgi
-
-    profiler = cProfile.Profile()
-    run = asgi._in_threads._application
-
-    def profiled(*arguments: Any) -> Any:
-        return profiler.runcall(run, *arguments)
-
-    await call()
-    asgi._in_threads._application = profiled
-    for _ in range(CALLS):
-        await call()
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(LINES)
-
-
-async def main(names: list[str], key: str) -> None:
-    """Run the cases named on the command line."""
-    client = Client(key)
-    await seed(client)
-    calls = cases(client)
-    if names:
-        await profile(calls[" ".join(names)])
-    else:
-        await figures(calls)
-
-
-def in_another_process(arguments: list[str]) -> None:
-    """Create a site, and run this in a process with the database login of web servers."""
-    with Site() as site:
-        environment = os.environ | {"MEMORY_PROCESS": "web", KEY: site.key}
-        subprocess.run([sys.executable, "-m", "benchmarks.request", *arguments], env=environment, check=True)
-
-
 if __name__ == "__main__":
-    if KEY in os.environ:
-        django.setup()
-        asyncio.run(main(sys.argv[1:], os.environ[KEY]))
-    else:
-        in_another_process(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -38,7 +38,6 @@ from moments_app.models import ContextReceipt, Correction, Job, PromptResource, 
 from moments_app.models.correction import CorrectionState
 from moments_app.models.summary import PROCESS, WINDOW
 from moments_app.prompts import ROLLING_SUMMARY_URI
-from moments_app.turns.corrected import Told, texts_as_corrected
 from moments_app.turns.engine_input import end_of_round, engine_turn
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
@@ -117,15 +116,16 @@ class RollSummary(Process[SummaryInput, Rolled]):
             summary.fail("The window has no text for the engine.")
             return Skipped("nothing to summarize")
         prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
-        base_text, base_facts = _as_corrected(base, summary.start_sequence)
+        base_facts = [Fact.model_validate(fact) for fact in base.facts] if base else []
+        in_window = [fact for fact in base_facts if max(fact.message_indexes, default=-1) >= summary.start_sequence]
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
         return SummaryInput(
             prompt_version=prompt_version,
             summary=summary,
             request=SummaryRequest(
                 turns=[engine_turn(one, max(share, 1), session.user.zone, index=one.sequence) for one in messages],
-                base_text=base_text,
-                base_facts=base_facts,
+                base_text=base.text if base else "",
+                base_facts=in_window,
                 start=summary.start_sequence,
                 prompt=prompt_version.content,
             ),
@@ -314,17 +314,6 @@ def _last_end_of_round(session: Session) -> int | None:
         return end
     archived, _unreadable = with_readable_text(session.user, newest.archived()[:LOOK_BACK])
     return end_of_round(archived)
-
-
-def _as_corrected(base: Summary | None, start: int) -> tuple[str, list[Fact]]:
-    """Return the text of the base, and its facts in the window. Apply later corrections to both."""
-    if base is None:
-        return "", []
-    facts = [fact for fact in map(Fact.model_validate, base.facts) if max(fact.message_indexes, default=-1) >= start]
-    written = base.completed_at or base.created_at
-    told = [Told(base.session_id, text, written) for text in (base.text, *(fact.fact for fact in facts))]
-    text, *read = texts_as_corrected(base.user_id, told)
-    return text, [fact.model_copy(update={"fact": one}) for fact, one in zip(facts, read, strict=True) if one]
 
 
 def _still_in_window(session: Session, base: Summary | None, start: int) -> list[int]:

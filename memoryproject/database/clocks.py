@@ -6,13 +6,11 @@ logins.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 
 from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.sessions.models import Session as Login
-from django.db.models import Model
 
 from moments_app.models import (
     Circuit,
@@ -52,7 +50,7 @@ def often() -> Iterator[Times]:
     yield Times(Session, "last_arrived_at", where={"status": Session.Status.ACTIVE})
     yield Times(Session, "last_activity_at")
     yield from (Times(kind, "ask_again_at", LONGEST_WAIT, {"vector": None}) for kind in KINDS.values())
-    yield from (Times(kept, "created_at") for kept in _pruned())
+    yield from (Times(pruned, "created_at") for pruned in (ContextReceipt, KeptExchange))
     yield Times(ApiKey, "last_used_at")
     yield from OF_EXTRAS
     yield Times(AccessAttempt, "attempt_time")
@@ -71,10 +69,6 @@ def _jobs() -> Iterator[Times]:
         yield Times(Job, "finished_at", where={"status": ended})
 
 
-def _pruned() -> list[type[Model]]:
-    return [ContextReceipt, KeptExchange]
-
-
 def nightly() -> Iterator[Times]:
     """Yield the columns whose times matter only over days. Checking a column reads its whole table."""
     yield Times(Message, "arrived_at")
@@ -84,19 +78,9 @@ def nightly() -> Iterator[Times]:
     yield Times(WebhookDelivery, "queued_at")
 
 
-@dataclass(frozen=True)
-class Nightly:
-    """The columns with times in the future."""
-
-    columns: list[Times]
-
-    def __str__(self) -> str:
-        return f"times in the future: {', '.join(map(str, self.columns)) or 'none'}"
-
-
-def put_times_back(*, dry_run: bool = False) -> Nightly:
+def put_times_back(*, dry_run: bool = False) -> str:
     """Reset timestamps in the future to the current time."""
     wrong = with_wrong(nightly())
     if not dry_run:
         put_back(wrong)
-    return Nightly(wrong)
+    return f"times in the future: {', '.join(map(str, wrong)) or 'none'}"

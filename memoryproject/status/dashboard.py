@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from django.conf import settings
@@ -79,9 +80,9 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
         "cost_url": cost,
         **_waits(activity),
         "engine_charts": [
-            _chart("Model calls", activity, "calls", calls),
-            _chart("Tokens", activity, "tokens", cost),
-            _chart("Cost, USD", activity, "usd", cost),
+            _chart("Model calls", activity, "used.calls", calls),
+            _chart("Tokens", activity, "used.tokens", cost),
+            _chart("Cost, USD", activity, "used.usd", cost),
         ],
     }
 
@@ -211,10 +212,11 @@ def _options(*, is_whole: bool, most: int, has_legend: bool) -> dict[str, Any]:
 
 
 def _chart(title: str, activity: Activity, name: str, url: str) -> Chart:
-    figures = [getattr(day, name) for day in activity.days]
+    figures = list(map(attrgetter(name), activity.days))
     bars = [(label, float(figure)) for label, figure in zip(_labels(activity), figures, strict=True)]
-    whole = _money(sum(figures)) if name == "usd" else intcomma(sum(figures))
-    return bar_chart(title, whole, bars, is_whole=name != "usd", url=url)
+    is_money = name == "used.usd"
+    whole = _money(sum(figures)) if is_money else intcomma(sum(figures))
+    return bar_chart(title, whole, bars, is_whole=not is_money, url=url)
 
 
 def _context_chart(activity: Activity) -> Chart:

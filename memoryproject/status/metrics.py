@@ -122,10 +122,6 @@ def _waits(jobs: JobQuerySet, groups: list[Group]) -> Iterator[Metric]:
     yield _gauge(name, "Longest wait of due or held jobs.", [], {(): max(waits.values())})
 
 
-def _site_jobs() -> Iterator[Metric]:
-    yield from _jobs(Job.objects.all())
-
-
 def _calls(calls: EngineCallQuerySet) -> Iterator[Metric]:
     recent = calls.filter(created_at__gte=timezone.now() - RECENT).order_by()
     summed = ("input_tokens", "output_tokens", "cost_usd", "latency_ms")
@@ -169,14 +165,6 @@ def _usage(rows: DailyUsageQuerySet) -> Iterator[Metric]:
         for row in used:
             counter.add_metric([row["application__name"]], float(row[f"sum_{name}"]))
         yield counter
-
-
-def _site_usage() -> Iterator[Metric]:
-    yield from _usage(DailyUsage.objects.all())
-
-
-def _site_calls() -> Iterator[Metric]:
-    yield from _calls(EngineCall.objects.made())
 
 
 def _vectors() -> Iterator[Metric]:
@@ -229,9 +217,9 @@ def _site() -> Iterator[Metric]:
 
 
 FIGURES: list[Figures] = [
-    _site_jobs,
-    _site_usage,
-    _site_calls,
+    partial(_jobs, Job.objects.all()),
+    partial(_usage, DailyUsage.objects.all()),
+    partial(_calls, EngineCall.objects.made()),
     _vectors,
     _rounds,
     _contexts,

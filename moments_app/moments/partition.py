@@ -4,8 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Self
 
+from django.db import transaction
 from django.utils import timezone
 
 from moments_app.engines.calls.moments import RECENT_MOMENTS
@@ -145,12 +147,17 @@ def _said_by_moments(event: Message) -> str:
 
 
 def rewrite(event: Message, payload: dict[str, Any]) -> None:
-    """Replace the payload of a stored partition event, and update its text."""
+    """Replace the payload of a stored partition event, and update its text.
+
+    The role of requests may not write the table of served lines, so these are stored in the background.
+    """
+    places = {line.partition(":")[0]: place for place, line in enumerate(event.content.split("\n"))}
     event.payload = payload
-    event.content = fenced(payload)
+    # The database doesn't keep the order of the payload's fields.
+    event.content = fenced(dict(sorted(payload.items(), key=lambda field: places.get(field[0], len(places)))))
     event.tokens = estimate_tokens(event.content)
-    platform_text.keep(event.user_id, [event.content])
     event.save(update_fields=["payload", "content", "tokens"])
+    transaction.on_commit(partial(platform_text.note_served, event.user, [event.content], ()))
 
 
 def fenced(payload: dict[str, object]) -> str:

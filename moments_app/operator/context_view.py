@@ -1,11 +1,14 @@
-"""Show a context in the admin: its layers, their shares of a bar, and their lines with links."""
+"""Assemble a context for the admin, and show its layers, their shares of a bar, and their lines with links."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from moments_app.context.assemble import ContextRequest, Envelope, preview
 from moments_app.context.layers import LAYERS
 from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.operator.addresses import Pages, Source
+from moments_app.recall.query import recall_request_for
+from sessions_app.models import Session
 
 BAR = 1000  # width of a bar's viewBox
 COLORS = 11  # number of layer colors in tokens.css
@@ -56,6 +59,19 @@ class ShownLayer:
     def color(self) -> int:
         """The number of its color, which is the same on all pages."""
         return self.number % COLORS
+
+
+def assembled(session: Session, wanted: ContextRequest) -> Envelope | None:
+    """Assemble a session's context, with a search for the query unless the plan is `stable`.
+
+    Raises:
+        BudgetTooSmall: policy and query alone exceed the budget.
+    """
+    retrieval = "query" if wanted.plan == "query" else "off"
+    named, application = (session.user.user_id, session.session_id), session.application_pk
+    recall = recall_request_for(*named, wanted.query, application=application, retrieval=retrieval)
+    recall = replace(recall, as_of=wanted.as_of) if recall else None
+    return preview(session.user, session.session_id, replace(wanted, recall=recall))
 
 
 def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[ShownLayer]:

@@ -1,16 +1,16 @@
 """`correct`: correct, end or withdraw a fact together with everything that says the same thing; and `undo_correction`.
 
 Texts that say the same thing are found by provenance (what was derived from the same turns) and by search. Other facts,
-lines of streams' texts and moments are changed, and the profile is rebuilt. Turns keep their words and are marked, so
-that engines read them as corrected and derive nothing wrong from them again. An ending changes only facts and texts,
-which describe the present; moments and turns describe their own time. All changes can be previewed, are made in one
-transaction, and are undone together.
+lines of streams' texts, moments, summaries and digests are changed, and the profile is rebuilt. Turns keep their words
+and are marked, so that engines read them as corrected and derive nothing wrong from them again. An ending changes only
+facts and texts, which describe the present; moments, summaries, digests and turns describe their own time. All changes
+can be previewed, are made in one transaction, and are undone together.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import product
+from itertools import chain
 from typing import Any
 
 from django.db import transaction
@@ -26,8 +26,20 @@ from moments_app.models import (
     MemoryStream,
     Moment,
     StatementChange,
+    Summary,
 )
 from moments_app.models.atom import WHOLE, WRITTEN, content_hash
+from moments_app.provenance.written_texts import (
+    Row,
+    address_of,
+    of_session_since,
+    of_sessions,
+    reword,
+    reworded,
+    set_text,
+    texts_of,
+    undoing,
+)
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import queue_indexing
@@ -35,17 +47,17 @@ from moments_app.streams.known_people import link_corrected
 from moments_app.streams.texts import merged_text, take_out_lines, write_text
 from moments_app.streams.timeline import settle, touch
 from moments_app.turns.corrected import as_corrected
-from moments_app.turns.rewording import Rewording, without
+from moments_app.turns.rewording import Rewording
 from sessions_app.database.sql import insert_if_missing, lock_rows
-from sessions_app.models import Event, Message, UserProfile
+from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
 FOUND = 100  # maximum results of the search for matching texts
-CHANGED = FACT, MOMENT, STREAM, TURN = "fact", "moment", "stream", "turn"
+CHANGED = FACT, MOMENT, SUMMARY, EVENT, STREAM, TURN = "fact", "moment", "summary", "event", "stream", "turn"
+WRITTEN_TEXTS: dict[type[Row], str] = {Moment: MOMENT, Summary: SUMMARY, Message: EVENT}
 ENDING = ("state", "valid_until", "ended_at", "ended_by", "end_message_ids", "replaced_by_id")  # how a fact ended
 OF_LINES = ("engine", "job", "prompt_version", "consolidated_at")  # columns that record what wrote a line
-TEXTS = ("summary", "detail")  # text columns of a moment
 
 
 class CannotCorrect(Refusal):
@@ -59,8 +71,9 @@ class Change:
     """A text that says the same thing, before and after.
 
     Args:
-        kind: the kind of its source: a fact, a moment, a line of a stream's text, or a turn, which is only marked.
-        before, after: the text; blank after: it is removed, or is no longer valid.
+        kind: the kind of its source: a fact, a moment, a summary, a partition event, a line of a stream's text, or a
+            turn, which is only marked.
+        before, after: the text, or a list of texts; blank after: it is removed, or is no longer valid.
     """
 
     kind: str
@@ -122,7 +135,7 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
     turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
     changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"], turns)]
     if order.kind != Correction.Kind.ENDED:
-        changes += _moments(fact, rewording, pks["moment"], turns)
+        changes += _texts(fact, rewording, pks["moment"], turns)
         changes += _turn_marks(fact, rewording, turns)
     return changes
 
@@ -172,8 +185,11 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     user = _lock_person(correction.user_id)
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
     _refuse_undoing(correction)
+    rewordings = [undoing(correction)] if correction.kind == Correction.Kind.CORRECTED else []
     for change in reversed(correction.changes):
-        _undo(change, requested_by)
+        _undo(change, rewordings, requested_by)
+    for session in Session.objects.filter(pk__in=correction.turns.values("session")):
+        reword(of_session_since(session, correction.created_at), rewordings)
     pks = [change["pk"] for change in correction.changes if "made" in change]
     cause = Cause(requested_by, correction.reason)
     _undo_facts(correction, pks, cause)
@@ -264,16 +280,22 @@ def _facts(
     return changes
 
 
-def _moments(fact: MemoryAtom, rewording: Rewording, found: Collection[int], turns: Sequence[Message]) -> list[Change]:
+def _texts(fact: MemoryAtom, rewording: Rewording, found: Collection[int], turns: Sequence[Message]) -> list[Change]:
+    """Return the changes of what engines wrote: moments, and the summaries and partition events of the turns' sessions.
+
+    Args:
+        found: primary keys of moments that a search found.
+    """
     pks = {*found, *(turn.moment_id for turn in turns if turn.moment_id)}
     moments = Moment.objects.filter(user=fact.user_id, pk__in=pks).defer("search_vector").order_by("pk")
-    changes = []
-    for moment, field in product(moments, TEXTS):
-        before = getattr(moment, field)
-        after = "\n".join(without(before.split("\n"), rewording))
-        if after != before:
-            changes.append(Change(MOMENT, moment.uri, moment.pk, field, before, after))
-    return changes
+    assert fact.user_id is not None  # checked by `preview`
+    rows = chain(moments, of_sessions(fact.user_id, {turn.session_id for turn in turns}))
+    texts = [(row, field, text) for row in rows for field, text in texts_of(row).items()]
+    return [
+        Change(WRITTEN_TEXTS[type(row)], address_of(row), row.pk, field, text, after)
+        for row, field, text in texts
+        if (after := reworded(text, [rewording])) != text
+    ]
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
@@ -318,7 +340,8 @@ def _apply(change: Change, correction: Correction, user: UserProfile) -> dict[st
         place = {"user_id": user.pk, "session_id": turn.session_id, "sequence": turn.sequence}
         CorrectedTurn.objects.create(**place, correction=correction, wrong=change.before, right=change.after)
         return kept
-    _set(change.pk, change.field, change.after)
+    if row := _row(kept):
+        set_text(row, change.field, change.after)
     return kept
 
 
@@ -406,23 +429,30 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
         MemoryAtom.objects.filter(pk=change.statement_id).change(StatementChange.Action.UNDONE, cause, **change.columns)
 
 
-def _undo(change: dict[str, Any], actor: str) -> None:
-    """Restore a text of a moment or a stream, and keep people's later changes to it."""
+def _undo(change: dict[str, Any], rewordings: Sequence[Rewording], actor: str) -> None:
+    """Restore a text that was written by an engine, or the text of a stream, and keep later changes to it.
+
+    Args:
+        rewordings: restore the original words in a list of texts that was changed since.
+    """
     before, after = change["before"], change["after"]
-    if change["kind"] == MOMENT and (moment := Moment.objects.filter(pk=change["pk"]).first()):
-        now = getattr(moment, change["field"])
-        _set(moment.pk, change["field"], before if now == after else merged_text(before, after, now))
+    if row := _row(change):
+        now = texts_of(row).get(change["field"])
+        if now == after:
+            restored = before
+        else:  # changed since
+            restored = merged_text(before, after, now) if isinstance(now, str) else reworded(now or [], rewordings)
+        set_text(row, change["field"], restored)
     is_whole = change["kind"] == STREAM and "made" not in change  # a whole text, from before its lines were statements
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content
         write_text(stream, before if now == after else merged_text(before, after, now), actor=actor)
 
 
-def _set(pk: int, field: str, value: str) -> None:
-    moment = Moment.objects.get(pk=pk)
-    setattr(moment, field, value)
-    moment.save(update_fields=[field, "updated_at"])
-    moment.embeddings.all().delete()  # the vectors of the former text
+def _row(change: Mapping[str, Any]) -> Row | None:
+    """Return the moment, summary or partition event of a change. None if it was deleted, or for other changes."""
+    table = next((table for table, kind in WRITTEN_TEXTS.items() if kind == change["kind"]), None)
+    return table.objects.filter(pk=change["pk"]).first() if table else None
 
 
 def _settle(correction: Correction, cause: Cause) -> None:

@@ -7,6 +7,7 @@ data. People's changes to streams' texts are kept.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 from django.conf import settings
@@ -56,6 +57,7 @@ from moments_app.provenance.retract import (
     log_event,
     recount,
 )
+from moments_app.provenance.written_texts import reword, rewordings_since
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
 from sessions_app.database.sql import lock_rows
@@ -185,6 +187,7 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     _put_drafts_back(retraction, session)
     _put_events_back(retraction, session, sequences)
     has_summaries = _put_summaries_back(retraction, session)
+    _apply_later_corrections(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
     session.embedded_to = min(session.embedded_to, sequences[0] - 1)
@@ -269,6 +272,19 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
     since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
     removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
     return bool(retraction.items.put_back(Summary)) or bool(removed)
+
+
+def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
+    """Apply the corrections that were made, or undone, since the retraction to the restored texts."""
+    rows = (
+        table.objects.filter(pk__in=retraction.items.withdrawn(table).ids(), **of_session)
+        for table, of_session in (
+            (Moment, {"source_session": session}),
+            (Summary, {"session": session}),
+            (Message, {"session": session, "kind": Message.Kind.PARTITION}),
+        )
+    )
+    reword(chain.from_iterable(rows), rewordings_since(session, retraction.created_at))
 
 
 # --- streams ---

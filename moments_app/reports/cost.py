@@ -9,7 +9,7 @@ or a typical number if there are none. Queries for contexts are estimated from t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -54,12 +54,12 @@ class Used:
     usd: Decimal = Decimal(0)
     unpriced: int = 0
 
+    @property
+    def tokens(self) -> int:
+        return self.tokens_in + self.tokens_out
+
     def __add__(self, other: "Used") -> "Used":
-        return Used(*(mine + its for mine, its in zip(_figures(self), _figures(other), strict=True)))
-
-
-def _figures(used: Used) -> tuple[Any, ...]:
-    return used.calls, used.failed, used.tokens_in, used.tokens_out, used.usd, used.unpriced
+        return Used(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 def total_usage(rows: Sequence[tuple[Any, ...]]) -> Used:
@@ -67,7 +67,7 @@ def total_usage(rows: Sequence[tuple[Any, ...]]) -> Used:
     return sum((row[-1] for row in rows), Used())
 
 
-def _summed(calls: QuerySet[EngineCall], *by: str) -> list[tuple[Any, ...]]:
+def usage_by(calls: QuerySet[EngineCall], *by: str) -> list[tuple[Any, ...]]:
     """Return the usage of calls, grouped by some columns: the values of these columns, and a `Used`."""
     sums = {
         "n_calls": Count("pk"),
@@ -109,7 +109,7 @@ def cost_of_person(user: UserProfile, calls: QuerySet[EngineCall]) -> PersonCost
     """
     jobs = Job.objects.for_user(user).order_by("-queued_at", "-id")
     by_month = calls.filter(job__in=jobs.values("pk")[:JOBS]).annotate(month=TruncMonth("created_at"))
-    months = _summed(by_month, "month", "purpose")
+    months = usage_by(by_month, "month", "purpose")
     months.sort(key=lambda row: (-row[0].timestamp(), row[1]))
     beyond = list(jobs.values_list("queued_at", flat=True)[JOBS : JOBS + 1])
     return PersonCost([(month, purpose, used) for month, purpose, used in months], beyond[0] if beyond else None)
@@ -194,9 +194,9 @@ def site_cost() -> SiteCost:
         days=_by_day(calls),
         said=_said(since),
         applications=_by_application(calls),
-        people=_by_cost(_summed(calls.filter(job__user__isnull=False), "job__user", "job__user__user_id"))[:DEAREST],
+        people=_by_cost(usage_by(calls.filter(job__user__isnull=False), "job__user", "job__user__user_id"))[:DEAREST],
         prompts=_by_cost(
-            _summed(
+            usage_by(
                 calls.filter(prompt_version__isnull=False),
                 "prompt_version__resource",
                 "prompt_version__resource__name",
@@ -208,7 +208,7 @@ def site_cost() -> SiteCost:
 
 
 def _by_day(calls: QuerySet[EngineCall]) -> list[tuple[date, str, Used]]:
-    rows = _summed(calls.annotate(day=TruncDate("created_at")), "day", "purpose")
+    rows = usage_by(calls.annotate(day=TruncDate("created_at")), "day", "purpose")
     return [(day, purpose, used) for day, purpose, used in sorted(rows, key=lambda row: (-row[0].toordinal(), row[1]))]
 
 
@@ -224,7 +224,7 @@ def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, 
         whose_name=Coalesce("job__user__application__name", "job__stream__application__name"),
     )
     return [
-        (pk, name or "all applications", used) for pk, name, used in _by_cost(_summed(whose, "whose", "whose_name"))
+        (pk, name or "all applications", used) for pk, name, used in _by_cost(usage_by(whose, "whose", "whose_name"))
     ]
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from statistics import median, quantiles
 from typing import Any
 
@@ -21,13 +20,13 @@ from moments_app.jobs.process import Lane, processes
 from moments_app.models import ContextUsage, EngineCall, Job, Moment
 from moments_app.models.job import TASK, silent_since
 from moments_app.recall.index_words import IndexArchived
+from moments_app.reports.cost import Used, usage_by
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session
 from sessions_app.models.session import LIVE
 
 DAYS = 30
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
-SUMMED = ("calls", "tokens_in", "tokens_out", "usd", "unpriced_calls")
 FEW_ROWS = 10_000  # tables of up to this size are counted, which takes a few milliseconds
 # Rows are only counted if the database's estimate is low.
 _ESTIMATE_SQL = """
@@ -120,32 +119,21 @@ class Day:
     """The work of one day, UTC: turns that arrived and rows that were created on it.
 
     Args:
+        used: the usage of model calls.
         contexts, context_tokens: served contexts and their tokens.
         transcript_tokens: tokens of the whole transcripts of these contexts' sessions.
+        failures: the numbers of failed calls by kind.
     """
 
     date: date
     sessions: int = 0
     turns: int = 0
     moments: int = 0
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    usd: Decimal = Decimal(0)
-    unpriced_calls: int = 0
+    used: Used = field(default_factory=Used)
     contexts: int = 0
     context_tokens: int = 0
     transcript_tokens: int = 0
     failures: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def failed(self) -> int:
-        """The number of failed calls."""
-        return self.failures.total()
-
-    @property
-    def tokens(self) -> int:
-        return self.tokens_in + self.tokens_out
 
 
 @dataclass(frozen=True)
@@ -204,7 +192,8 @@ class Activity:
     def whole(self) -> Day:
         whole = Day(self.days[0].date)
         for day in self.days:
-            _add(whole, vars(day))
+            for name in vars(day).keys() - {"date"}:
+                setattr(whole, name, getattr(whole, name) + getattr(day, name))
         return whole
 
     @property
@@ -256,18 +245,11 @@ def _contexts_by_day(name: str, since: datetime) -> QuerySet[Any]:
 
 
 def _count_calls(days: dict[date, Day], since: datetime) -> None:
-    calls = EngineCall.objects.made().filter(created_at__gte=since).annotate(day=TruncDate("created_at")).order_by()
-    sums = calls.values("day", "error_kind").annotate(
-        calls=Count("pk"),
-        tokens_in=Sum("input_tokens", default=0),
-        tokens_out=Sum("output_tokens", default=0),
-        usd=Sum("cost_usd", default=Decimal(0)),
-        unpriced_calls=Count("pk", filter=Q(ok=True, cost_usd=None)),
-    )
-    for day, kind, *figures in sums.values_list("day", "error_kind", *SUMMED):
+    calls = EngineCall.objects.made().filter(created_at__gte=since).annotate(day=TruncDate("created_at"))
+    for day, kind, used in usage_by(calls, "day", "error_kind"):
         if day in days:  # the next day may have started in the meantime
-            _add(days[day], dict(zip(SUMMED, figures, strict=True)))
-            days[day].failures.update({kind: figures[0]} if kind else {})
+            days[day].used += used
+            days[day].failures.update({kind: used.calls} if kind else {})
 
 
 def _waits(since: datetime) -> dict[Lane, Waits]:
@@ -281,12 +263,6 @@ def _waits(since: datetime) -> dict[Lane, Waits]:
         for lane, whole, number, p95 in rows
         if whole is None
     }
-
-
-def _add(day: Day, figures: dict[str, Any]) -> None:
-    for name, value in figures.items():
-        if name != "date":
-            setattr(day, name, getattr(day, name) + value)
 
 
 def _counters() -> dict[str, int]:

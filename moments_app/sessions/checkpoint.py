@@ -26,7 +26,6 @@ from moments_app.models.correction import CorrectionState
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms, owner_columns
-from moments_app.turns.corrected import Told, texts_as_corrected
 from moments_app.turns.engine_input import engine_turn, split_turns
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
@@ -111,11 +110,11 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
         return Skipped("nothing to compact")
-    return input_of(session, shown, end, known, digest_prompt(session), corrections)
+    return input_of(session, shown, end, known, prompt_in_force(SESSION_DIGEST_URI, session), corrections)
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
-    """For each session, return what is known about turns that a digest doesn't receive. Apply later corrections.
+    """For each session, return what is known about turns that a digest doesn't receive.
 
     Args:
         user: primary key of the person.
@@ -127,11 +126,9 @@ def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]])
     for moment in moments if live_from else ():
         if (pk := moment.source_session_id) and moment.last_sequence >= live_from[pk]:
             said[pk].append(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}")
-    left = [Told(session.pk, known_at(event), event.arrived_at) for session, event in sessions if event]
-    before = dict(zip([one.session for one in left], texts_as_corrected(user, left), strict=True))
     return [
-        "\n".join(part for part in [before.get(session.pk), *said.get(session.pk, [])[-SHOWN_MOMENTS:]] if part)
-        for session, _event in sessions
+        "\n".join(part for part in [known_at(event), *said.get(session.pk, [])[-SHOWN_MOMENTS:]] if part)
+        for session, event in sessions
     ]
 
 
@@ -152,15 +149,6 @@ def open_in_each(user: int, sessions: Sequence[Session]) -> dict[int, list[Memor
         assert atom.source_session_id is not None
         found[atom.source_session_id].append(atom)
     return found
-
-
-def digest_prompt(session: Session) -> PromptVersion:
-    """Return the active prompt for digests of a session.
-
-    Raises:
-        CannotRun: the prompt resource has no active version.
-    """
-    return prompt_in_force(SESSION_DIGEST_URI, session)
 
 
 def input_of(

@@ -14,9 +14,8 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines.statements.dates import spoken_date
-from moments_app.models import CorrectedTurn, Correction
+from moments_app.models import CorrectedTurn
 from moments_app.models.atom import BY_DATE, held_at
-from moments_app.turns.rewording import Rewording, without
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import Message, UserProfile
 
@@ -43,30 +42,6 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
     read = copy.copy(turn)
     for mark in marks:
         read.content = mark.read(read.content)
-    return read
-
-
-class Told(NamedTuple):
-    """A text about the turns of a session, and the time when it was written."""
-
-    session: int
-    text: str
-    at: datetime
-
-
-def texts_as_corrected(user: int, texts: Iterable[Told]) -> list[str]:
-    """Return texts about a user's turns, reworded by later corrections of facts from these turns. Runs one query."""
-    texts = list(texts)
-    sessions = {told.session for told in texts if told.text}
-    since = Correction.objects.standing().filter(user=user, turns__session__in=sessions).order_by("pk").distinct()
-    corrections = list(since.values_list("turns__session_id", "created_at", "before", "after"))
-    read = []
-    for told in texts:
-        lines = told.text.split("\n")
-        for session, at, before, after in corrections:
-            if session == told.session and at > told.at:
-                lines = without(lines, Rewording(before, after, fact=before))
-        read.append("\n".join(lines))
     return read
 
 

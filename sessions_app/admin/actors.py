@@ -21,16 +21,6 @@ def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> An
     return rows.annotate(key_name=Subquery(named[:1]))
 
 
-def actor_column(column: str, description: str) -> Any:
-    """Return a column of a list, or a field of a page, that shows an actor in words."""
-
-    @admin.display(description=description, ordering=column)
-    def in_words(row: Any) -> str:
-        return named_actor(getattr(row, column))
-
-    return staticmethod(in_words)
-
-
 def name_of(request: HttpRequest, actor: str) -> str:
     """Return an actor's name for display. For an API key, return the key's name if the operator may see keys."""
     if not actor.startswith(KEY_ACTOR) or not may_see(request, ApiKey):

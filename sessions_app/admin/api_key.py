@@ -11,12 +11,11 @@ from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
 from django.db.models import Count, IntegerField, Model, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from unfold.decorators import display
 
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin, one_line
-from sessions_app.admin.links import change_url, link_to, page_url
-from sessions_app.admin.views import FormPage, OperatorView, RowAction, RowPage, confirm_first, may_see
+from sessions_app.admin.links import change_url, column, link_to, page_url
+from sessions_app.admin.views import FormPage, OperatorView, RowAction, RowPage, may_see
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, Amounts, Kind, Standing, Subject, today
@@ -72,6 +71,11 @@ def _limits_url(request: HttpRequest, subject: Subject, own: DailyLimit | None) 
     return change_url(own) if own else page_url(DailyLimit, "add", **{subject.kind: subject.pk})
 
 
+def _shown(most: Any) -> str:
+    """Format an amount for a column. A dash means the default in the settings."""
+    return "–" if most is None else intcomma(most) if most else "no limit"
+
+
 @admin.register(DailyLimit)
 class DailyLimitAdmin(PageAdmin):
     """Limits that replace the default limits in the settings for one key or application."""
@@ -87,6 +91,10 @@ class DailyLimitAdmin(PageAdmin):
     when_empty = (
         "No key or application has its own limits. The settings DAILY_LIMITS__… apply to all keys and applications."
     )
+    of = column("subject.kind.value", "Type")
+    most_requests = column("requests", "Requests", _shown)
+    most_model_calls = column("model_calls", "Model calls", _shown)
+    most_usd = column("usd", "USD", _shown)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DailyLimit]:
         """Exclude the limits of keys if the operator may not see keys."""
@@ -113,27 +121,6 @@ class DailyLimitAdmin(PageAdmin):
     def whose(self, limit: DailyLimit) -> str:
         return link_to(limit.key or limit.application)
 
-    @admin.display(description="Type")
-    def of(self, limit: DailyLimit) -> str:
-        return limit.subject.kind.value
-
-    @admin.display(description="Requests")
-    def most_requests(self, limit: DailyLimit) -> str:
-        return _shown(limit.requests)
-
-    @admin.display(description="Model calls")
-    def most_model_calls(self, limit: DailyLimit) -> str:
-        return _shown(limit.model_calls)
-
-    @admin.display(description="USD")
-    def most_usd(self, limit: DailyLimit) -> str:
-        return _shown(limit.usd)
-
-
-def _shown(most: Any) -> str:
-    """Format an amount for a column. A dash means the default in the settings."""
-    return "–" if most is None else intcomma(most) if most else "no limit"
-
 
 def _number_of(rows: QuerySet[Any]) -> Subquery:
     numbers = rows.filter(application=OuterRef("pk")).order_by().values("application").annotate(number=Count("pk"))
@@ -149,26 +136,15 @@ class ApplicationAdmin(PageAdmin):
     ordering = ("name",)
     fields = ("name",)
     form_page = UsageForm
+    may_delete = False  # this would delete the application's people, who must be erased one by one
+    people = column("people", "People", empty_value="0")
+    keys = column("keys", "Keys", empty_value="0")
+    made_at = column("created_at", "Created", one_line, ordering="created_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Application]:
         queryset: QuerySet[Application] = super().get_queryset(request)
         keys = ApiKey.objects.filter(revoked_at=None)
         return queryset.annotate(people=_number_of(UserProfile.objects.all()), keys=_number_of(keys))
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # deleting an application would delete its people, who must be erased one by one
-
-    @admin.display(description="People", empty_value="0")
-    def people(self, application: Any) -> Any:
-        return application.people
-
-    @admin.display(description="Keys", empty_value="0")
-    def keys(self, application: Any) -> Any:
-        return application.keys
-
-    @admin.display(description="Created", ordering="created_at")
-    def made_at(self, application: Application) -> str:
-        return one_line(application.created_at)
 
 
 class ApiKeyForm(FormPage[ApiKey]):
@@ -243,6 +219,15 @@ class ApiKeyAdmin(PageAdmin):
     form_page = ApiKeyForm
     views: ClassVar[Sequence[type[OperatorView]]] = (RevokeApiKey,)
     when_empty = "No API keys yet. Applications need one to call the API."
+    may_delete = False
+    revoke = RevokeApiKey.for_selected(
+        "Revoke selected keys",
+        button="Revoke these keys",
+        warning="Requests with these keys are rejected from now on. This can't be undone; clients need new keys.",
+    )
+    state = column("state", "State", label={"active": "success", "expired": "warning", "revoked": "danger"})
+    shown_prefix = column("prefix", "Prefix", "mem_{}_…".format)
+    made_at = column("created_at", "Created", "{:%Y-%m-%d}".format, ordering="created_at")
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         if obj is None:
@@ -274,9 +259,6 @@ class ApiKeyAdmin(PageAdmin):
         # A key's permissions can't be changed later. Revoking the key still requires the permission to change it.
         return obj is None and super().has_change_permission(request)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         """Issue the key. `response_add` shows its text once."""
         chosen = form.cleaned_data.get("application")
@@ -296,24 +278,6 @@ class ApiKeyAdmin(PageAdmin):
         page.setup(request)
         return page.page()
 
-    @admin.action(description="Revoke selected keys", permissions=["change"])
-    @confirm_first(
-        "Requests with these keys are rejected from now on. This can't be undone; clients need new keys.",
-        button="Revoke these keys",
-    )
-    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        RevokeApiKey.change_each(self, request, queryset)
-
-    @display(  # type: ignore[untyped-decorator]
-        description="State", label={"active": "success", "expired": "warning", "revoked": "danger"}
-    )
-    def state(self, key: ApiKey) -> str:
-        return key.state
-
-    @admin.display(description="Prefix")
-    def shown_prefix(self, key: ApiKey) -> str:
-        return f"mem_{key.prefix}_…"
-
     @admin.display(description="User")
     def acts_for(self, key: ApiKey) -> str:
         return link_to(key.user) if key.user else "any user"
@@ -321,10 +285,6 @@ class ApiKeyAdmin(PageAdmin):
     @admin.display(description="Scope")
     def shown_scope(self, key: ApiKey) -> str:
         return SCOPES[ApiKey.Scope(key.scope)]
-
-    @admin.display(description="Created", ordering="created_at")
-    def made_at(self, key: ApiKey) -> str:
-        return f"{key.created_at:%Y-%m-%d}"
 
     @admin.display(description="Expires", ordering="expires_at")
     def expiry(self, key: ApiKey) -> str:

@@ -84,6 +84,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
             `search_fields`, they are the ids of the rows' person and session.
         open_lookups: Lookups that URLs may filter by, in addition to the list's filters.
         tells_of_people: Whether the list shows more about people than their names.
+        may_add, may_change, may_delete: Whether operators with the permission may do this here.
         applications: The lookups from a row to its application. The first that isn't null applies. The default is the
             row's person and stream. Empty for site-wide rows.
         user_link, session_link: Columns with links to the rows' person and session.
@@ -103,6 +104,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     search_prefixes: Sequence[str] = ()
     open_lookups: ClassVar[Sequence[str]] = ()
     tells_of_people = True
+    may_add = may_change = may_delete = True
     applications: Sequence[str] = ()
     user_link = link_column("user", "User")
     session_link = link_column("session", "Session")
@@ -122,6 +124,15 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         self.change_form_outer_before_template = self.form_page.before
         self.change_form_outer_after_template = self.form_page.after
 
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.may_add and bool(super().has_add_permission(request))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.may_change and bool(super().has_change_permission(request, obj))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.may_delete and bool(super().has_delete_permission(request, obj))
+
     def get_urls(self) -> list[URLPattern]:
         """Put the URLs of the views before Django's, because one of Django's matches any text as a primary key."""
         return [*map(self._pattern, self.views), *super().get_urls()]
@@ -135,9 +146,14 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip().replace("\0", "")
+        return (self.found(request, queryset, term) if term else queryset), False
+
+    def found(self, request: HttpRequest, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the rows that a search finds."""
         if self.search_prefixes:
-            return prefix_search(queryset, search_term, *self.search_prefixes), False
-        found: tuple[QuerySet[Any], bool] = super().get_search_results(request, queryset, search_term)
+            return prefix_search(rows, term, *self.search_prefixes)
+        found: QuerySet[Any] = super().get_search_results(request, rows, term)[0]
         return found
 
     # --- applications, if there are several ---
@@ -185,9 +201,13 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         request.GET = asked  # type: ignore[assignment]  # nobody else changes it
         return super().get_changelist_instance(request)
 
+    def list_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return further data for the template of the list."""
+        return {}
+
     def _listed(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
-        title = {"title": capfirst(str(self.opts.verbose_name_plural))}
-        response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
+        shown_with = {"title": capfirst(str(self.opts.verbose_name_plural))} | self.list_context(request)
+        response: HttpResponse = super().changelist_view(request, shown_with | (extra_context or {}))
         shown = getattr(response, "context_data", {}).get("cl")
         if shown and (self.tells_of_people or request.GET.keys() & PERSON_PARAMETERS):
             people = (person for row in shown.result_list for person in people_of(row))
@@ -244,14 +264,18 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 class ReadOnlyAdmin(PageAdmin):
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    """A list whose rows can't be edited.
 
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
+    Attributes:
+        steered_with: The permission for the actions. Default: the permission to change rows.
+    """
 
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
+    may_add = may_change = may_delete = False
+    steered_with = ""
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        own = f"{self.opts.app_label}.change_{self.opts.model_name}"
+        return request.user.has_perm(self.steered_with or own)
 
 
 class LogAdmin(ReadOnlyAdmin):

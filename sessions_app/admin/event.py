@@ -14,6 +14,7 @@ from django.utils.text import Truncator
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+from sessions_app.admin.links import column
 from sessions_app.admin.views import FormPage
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_READ, named_actor
@@ -82,6 +83,7 @@ class EventAdmin(LogAdmin):
     when_empty = "No events yet. Actions of processes, clients and operators are logged here."
     fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
     form_page = EventForm
+    happened_at = column("created_at", "When", one_line)
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Annotate events with the names of existing people and sessions. Events store only their primary keys."""
@@ -101,20 +103,13 @@ class EventAdmin(LogAdmin):
         person = UserProfile.objects.filter(pk=OuterRef("user_pk"))
         return rows.annotate(**{NAMED: Coalesce(Subquery(person.values("application__name")), "application__name")})
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Event], search_term: str
-    ) -> tuple[QuerySet[Event], bool]:
-        term = search_term.strip().replace("\0", "")
+    def found(self, request: HttpRequest, rows: QuerySet[Event], term: str) -> QuerySet[Event]:
         people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
-        return (queryset.filter(user_pk__in=list(people)) if term else queryset), False
+        return rows.filter(user_pk__in=list(people))
 
     def get_fields(self, request: HttpRequest, obj: Event | None = None) -> Any:
         """Hide the payload of an erasure, because the receipt shows it."""
         return self.fields[:-1] if obj and has_receipt(obj) else self.fields
-
-    @admin.display(description="When")
-    def happened_at(self, event: Event) -> str:
-        return one_line(event.created_at)
 
     @admin.display(description="Event")
     def what(self, event: Event) -> str:

@@ -1,14 +1,15 @@
 """URLs of the admin's pages, and links, chips and highlighted words for the cells of lists."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
-from django.contrib import admin
 from django.db.models import Model
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
+from unfold.decorators import display
 
 from sessions_app import lexemes
 from sessions_app.text.invisible_characters import with_invisible_shown
@@ -44,14 +45,26 @@ def link_to(row: Model | None, text: str = "") -> SafeString | str:
     return format_html('<a class="rem-link rem-name-cell" href="{}">{}</a>', change_url(row), text or row)
 
 
-def link_column(column: str, description: str) -> Any:
+def column(path: str, description: str, show: Callable[[Any], Any] | None = None, **options: Any) -> Any:
+    """Return a column of a list, or a field of a page, that shows an attribute of a row.
+
+    Args:
+        path: The name of the attribute, with dots for attributes of related rows.
+        show: Formats the value.
+        options: Options of Unfold's `display`, such as `ordering`.
+    """
+    read = attrgetter(path)
+
+    @display(description=description, **options)  # type: ignore[untyped-decorator]
+    def shown(row: Any) -> Any:
+        return show(read(row)) if show else read(row)
+
+    return staticmethod(shown)
+
+
+def link_column(name: str, description: str) -> Any:
     """Return a column of a list, or a field of a page, that links to the row that a foreign key refers to."""
-
-    @admin.display(description=description)
-    def link(row: Any) -> SafeString | str:
-        return link_to(getattr(row, column))
-
-    return staticmethod(link)
+    return column(name, description, link_to)
 
 
 def chips(tags: Sequence[str]) -> SafeString:

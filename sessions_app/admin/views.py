@@ -4,11 +4,12 @@
 need to be logged in and have the permissions that the view requires.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, wraps
 from typing import Any, ClassVar, Generic, TypeVar
 
 from django.contrib import messages
+from django.contrib.admin import action
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
@@ -190,11 +191,22 @@ class RowAction(RowView[Row]):
         raise NotImplementedError
 
     @classmethod
-    def change_each(cls, admin: Any, request: HttpRequest, rows: Iterable[Row]) -> None:
+    def change_each(cls, admin: Any, request: HttpRequest, rows: QuerySet[Row]) -> None:
+        """Change rows, newest first."""
         view = cls(admin=admin)
         view.setup(request)
-        for row in rows:
+        for row in rows.order_by("-pk"):
             view.change(row)
+
+    @classmethod
+    def for_selected(cls, description: str, *, button: str = "", warning: str = "") -> Any:
+        """Return a list's action that changes the selected rows. With a button, it first asks for confirmation."""
+
+        @action(description=description, permissions=[cls.permission])
+        def change(admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> None:
+            cls.change_each(admin, request, rows)
+
+        return confirm_first(warning, button=button)(change) if button else change
 
 
 class FormPage(RowView[Row]):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from sessions_app.models import Application
+from sessions_app.models import Application, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.refusals import Refusal
 
@@ -33,3 +33,11 @@ def application_of(options: dict[str, Any]) -> int:
     """Return the primary key of the application in a command's options. Raise UnknownApplication if there is none."""
     name = options["application"]
     return Application.objects.named(name).pk if name is not None else DEFAULT
+
+
+def person_of(user_id: str, application: int) -> UserProfile:
+    """Return a person of an application. Raise CommandError if there is none."""
+    person = UserProfile.objects.named(user_id, application)
+    if person is None:
+        raise CommandError(f"There is no user {user_id!r}.")
+    return person

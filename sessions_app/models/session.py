@@ -295,11 +295,6 @@ class Session(models.Model):
         self.embedded_sequence = sequence
 
     @property
-    def unbuilt_count(self) -> int:
-        """Number of turns after the last one that is in a moment."""
-        return self.last_sequence - self.built_to
-
-    @property
     def wants_digest(self) -> bool:
         """Return whether a load or a context creates a digest first."""
         everywhere = settings.SESSION_COMPACTION.on_request

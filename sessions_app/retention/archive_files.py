@@ -105,7 +105,7 @@ class PackedFile:
         """Compress lines into a new span. Equal lines give equal bytes. Raise ArchiveError if the disk is full."""
         turns, blocks, sha256, start = TurnsHash(), [], hashlib.sha256(), self.file.tell()
         with _naming("a temporary file"):
-            for block in _blocks(turns.counted(lines)):
+            for block in blocks_of(turns.counted(lines), BLOCK_BYTES):
                 blocks.append((json.loads(block[0])["sequence"], self.file.tell() - start))
                 part = gzip.compress(b"".join(line + b"\n" for line in block), LEVEL, mtime=0)
                 sha256.update(part)
@@ -150,15 +150,16 @@ def new_file() -> Iterator[PackedFile]:
         yield PackedFile(file)
 
 
-def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Iterator[list[bytes]]:
+    """Yield blocks of lines. A block ends with the line that reaches a number of bytes, or of lines (`most`)."""
     block: list[bytes] = []
-    size = 0
+    left = size
     for line in lines:
         block.append(line)
-        size += len(line)
-        if size >= BLOCK_BYTES:
+        left -= len(line)
+        if left <= 0 or len(block) == most:
             yield block
-            block, size = [], 0
+            block, left = [], size
     if block:
         yield block
 

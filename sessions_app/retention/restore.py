@@ -3,7 +3,6 @@
 Before anything is changed, all files are read and verified. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 
@@ -92,7 +91,7 @@ def put_back(archive: Archive) -> None:
         ArchiveError: The file is missing or damaged.
     """
     with connection.cursor() as cursor:
-        for lines in _batches(archive_files.read(archive)):
+        for lines in archive_files.blocks_of(archive_files.read(archive), BYTES_AT_ONCE, LINES_AT_ONCE):
             rows = (b"[" + b",".join(lines) + b"]").decode()
             try:
                 cursor.execute(_PUT_BACK_SQL, [rows])
@@ -100,19 +99,6 @@ def put_back(archive: Archive) -> None:
                 raise CannotRestore(_IS_THERE.format(archive.name)) from None
             if cursor.rowcount != len(lines):
                 raise CannotRestore(_IS_THERE.format(archive.name))
-
-
-def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for line in lines:
-        batch.append(line)
-        size += len(line)
-        if len(batch) == LINES_AT_ONCE or size >= BYTES_AT_ONCE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _reopen(session: Session, archives: list[Archive]) -> None:

@@ -4,16 +4,16 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.views.probe import ProbeForm, RunPersonsProbes, ask_of, chart_of
-from sessions_app.admin.actors import actor_column
 from sessions_app.admin.base import PageAdmin, UserFilter, one_line
-from sessions_app.admin.links import link_to
+from sessions_app.admin.links import column, link_to
 from sessions_app.admin.views import actor_of
+from sessions_app.models.event import named_actor
 
 MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not run yet")}
 
@@ -38,7 +38,8 @@ class ProbeAdmin(PageAdmin):
     """Questions whose answers memory should find. Operators create them from a transcript, and applications by REST."""
 
     list_display = ("question", "user_link", "session_link", "state", "asked_at", "by")
-    by = actor_column("created_by", "Created by")
+    by = column("created_by", "Created by", named_actor, ordering="created_by")
+    asked_at = column("run_at", "When", one_line)
     list_filter = (MetFilter, UserFilter)
     list_select_related = ("user", "session")
     sortable_by = ()
@@ -46,6 +47,7 @@ class ProbeAdmin(PageAdmin):
     ordering = ("-id",)
     list_before_template = "operator/probes/over_time.html"
     when_empty = "No probes yet. To create one, press “save as probe” next to a turn of a transcript."
+    may_add = False  # probes are created from a transcript, which has the evidence
     actions = ("run_selected",)
     form_page = ProbeForm
     views = (RunPersonsProbes,)
@@ -57,16 +59,12 @@ class ProbeAdmin(PageAdmin):
         probes: QuerySet[Probe] = queryset.with_latest()
         return probes
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the results over time, of all probes or of the person that the list is filtered by."""
+    def list_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the results over time, of all probes or of the person that the list is filtered by."""
         results = ProbeResult.objects.all()
         if user_id := request.GET.get(UserFilter.parameter_name, "").replace("\0", "").strip():
             results = results.filter(user__user_id=user_id)
-        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | chart_of(results))
-        return response
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # probes are created from a transcript, which has the evidence
+        return chart_of(results)
 
     def has_run_permission(self, request: HttpRequest) -> bool:
         """Allow running probes with the permission to change them."""
@@ -89,7 +87,3 @@ class ProbeAdmin(PageAdmin):
     )
     def state(self, probe: Any) -> tuple[str, str]:
         return MET[probe.was_met]
-
-    @admin.display(description="When")
-    def asked_at(self, probe: Any) -> str:
-        return one_line(probe.run_at)

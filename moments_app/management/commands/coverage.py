@@ -5,8 +5,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from moments_app.provenance.coverage import coverage, queue_again, uncovered
 from sessions_app.database.several_servers import read_as_of_now
-from sessions_app.management.base import RefusingCommand, add_application, application_of
-from sessions_app.models import UserProfile
+from sessions_app.management.base import RefusingCommand, add_application, application_of, person_of
 
 
 class Command(RefusingCommand):
@@ -22,7 +21,7 @@ class Command(RefusingCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
-        user = self._user(options["user"], application_of(options))
+        user = person_of(options["user"], application_of(options)) if options["user"] is not None else None
         if options["queue"]:
             return f"queued: {len(queue_again(user, requested_by='coverage'))}"
         found, sessions = read_as_of_now(lambda: (coverage(user), uncovered(user)))
@@ -31,11 +30,3 @@ class Command(RefusingCommand):
         if not found.is_whole:
             raise CommandError("\n".join([*lines, "Some turns are missing from memory, or counters are wrong."]))
         return "\n".join(lines)
-
-    def _user(self, user_id: str | None, application: int) -> UserProfile | None:
-        if user_id is None:
-            return None
-        user = UserProfile.objects.named(user_id, application)
-        if user is None:
-            raise CommandError(f"There is no user {user_id}.")
-        return user

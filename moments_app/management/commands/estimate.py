@@ -1,11 +1,10 @@
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from moments_app.reports.cost import estimate
 from sessions_app.database.several_servers import read_as_of_now
-from sessions_app.management.base import RefusingCommand, add_application, application_of
-from sessions_app.models import UserProfile
+from sessions_app.management.base import RefusingCommand, add_application, application_of, person_of
 
 
 class Command(RefusingCommand):
@@ -17,9 +16,7 @@ class Command(RefusingCommand):
         parser.add_argument("--everything", action="store_true", help="estimate all work, including finished work")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        user = UserProfile.objects.named(options["user"], application_of(options)) if options["user"] else None
-        if options["user"] and user is None:
-            raise CommandError(f"There is no user {options['user']}.")
+        user = person_of(options["user"], application_of(options)) if options["user"] else None
         lines = []
         for part in read_as_of_now(lambda: estimate(user, everything=options["everything"])):
             money = "price unknown" if part.usd is None else f"{part.usd:.2f} USD"

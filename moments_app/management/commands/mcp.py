@@ -1,11 +1,11 @@
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.interfaces.mcp.server import server
-from sessions_app.management.base import RefusingCommand, add_application, application_of
-from sessions_app.models import ApiKey, UserProfile
+from sessions_app.management.base import RefusingCommand, add_application, application_of, person_of
+from sessions_app.models import ApiKey
 from sessions_app.models.session import DEFAULT_AGENT
 
 
@@ -19,7 +19,6 @@ class Command(RefusingCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         application = application_of(options)
-        if UserProfile.objects.named(options["user"], application) is None:
-            raise CommandError(f"There is no user {options['user']}.")
-        CURRENT.set(Connection(options["user"], options["agent"], "command:mcp", ApiKey.Scope.WRITE, application))
+        person = person_of(options["user"], application)
+        CURRENT.set(Connection(person.user_id, options["agent"], "command:mcp", ApiKey.Scope.WRITE, application))
         server.run("stdio")

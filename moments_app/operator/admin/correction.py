@@ -2,7 +2,6 @@
 
 from django.contrib import admin
 from django.core.cache import cache
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from moments_app.models import Contradiction, Correction, Retraction
@@ -15,10 +14,11 @@ from moments_app.operator.views.fact import (
     UndoCorrection,
 )
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
-from sessions_app.admin.actors import RequestedAdmin, actor_column
+from sessions_app.admin.actors import RequestedAdmin
 from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.views import confirm_first
+from sessions_app.admin.links import column
 from sessions_app.limited_operators import scope_key
+from sessions_app.models.event import named_actor
 
 COUNTED, KEPT = 100, 30  # maximum number to count, and seconds to cache it
 
@@ -36,16 +36,13 @@ class CorrectionAdmin(RequestedAdmin):
     views = (UndoCorrection,)
     fields = (("user", "kind"), "before", "after", ("valid_until", "by"), ("created_at", "undone_at"))
 
-    def has_undo_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_correction")
-
 
 @admin.register(Contradiction)
 class ContradictionAdmin(ReadOnlyAdmin):
     """Questions whether one fact ended another, newest first."""
 
     list_display = ("created_at", "about", "user", "reason", "decision", "by")
-    by = actor_column("decided_by", "Decided by")
+    by = column("decided_by", "Decided by", named_actor, ordering="decided_by")
     list_select_related = ("user", "later")
     list_filter = (("decision", admin.EmptyFieldListFilter),)
     when_empty = "No contradictions. Facts that may contradict each other wait here for your decision."
@@ -57,9 +54,6 @@ class ContradictionAdmin(ReadOnlyAdmin):
     @admin.display(description="About")
     def about(self, question: Contradiction) -> str:
         return question.later.attribute or question.later.atom_type
-
-    def has_answer_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_contradiction")
 
 
 def waiting(request: HttpRequest) -> str:
@@ -84,6 +78,11 @@ class RetractionAdmin(RequestedAdmin):
     actions = ("undo_selected",)
     form_page = RetractionForm
     views = (CheckRetraction, UndoRetraction)
+    undo_selected = UndoRetraction.for_selected(
+        "Undo selected retractions",
+        button="Undo these retractions",
+        warning="Memory uses the turns again. Contexts and searches include what was derived from them.",
+    )
     fields = (
         ("session", "whose"),
         "turns",
@@ -100,15 +99,3 @@ class RetractionAdmin(RequestedAdmin):
     @admin.display(description="User", ordering="user")
     def whose(self, retraction: Retraction) -> str:
         return str(retraction.user or retraction.stream)
-
-    def has_undo_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_retraction")
-
-    @admin.action(description="Undo selected retractions", permissions=["undo"])
-    @confirm_first(
-        "Memory uses the turns again. Contexts and searches include what was derived from them.",
-        button="Undo these retractions",
-    )
-    def undo_selected(self, request: HttpRequest, queryset: QuerySet[Retraction]) -> None:
-        """Undo the retractions, newest first. Report those that can't be undone, and why."""
-        UndoRetraction.change_each(self, request, queryset.order_by("-id"))

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.core.cache import cache
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from unfold.decorators import display
@@ -29,6 +29,7 @@ from sessions_app.admin.base import (
     ReadOnlyAdmin,
     one_line,
 )
+from sessions_app.admin.links import column
 from sessions_app.admin.views import FormPage, OperatorPage, RowAction
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
@@ -138,20 +139,14 @@ class EngineCallAdmin(LogAdmin):
     form_page = CallForm
     views = (SiteCost,)
     readonly_fields = ("called_at", "what", "outcome", "took", "tokens", "cost", "job_link")
+    called_at = column("created_at", "When", one_line)
+    what = column("purpose", "Purpose", title_of)
 
     @display(  # type: ignore[untyped-decorator]
         description="Outcome", label={"answered": "success", "failed": "danger"}
     )
     def outcome(self, call: EngineCall) -> tuple[str, str]:
         return ("answered", "answered") if call.ok else ("failed", in_words(call.error_kind) or "failed")
-
-    @admin.display(description="When")
-    def called_at(self, call: EngineCall) -> str:
-        return one_line(call.created_at)
-
-    @admin.display(description="Purpose")
-    def what(self, call: EngineCall) -> str:
-        return title_of(call.purpose)
 
     @admin.display(description="Tokens in, out")
     def tokens(self, call: EngineCall) -> str:
@@ -237,11 +232,8 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     list_before_template = "operator/embeddings/list.html"
     views = (SendRefused,)
     form_page = EmbeddingModelForm
+    steered_with = "moments_app.change_job"
 
-    def has_steer_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_job")
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Add the progress of the active model."""
-        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | embedding_state())
-        return response
+    def list_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the progress of the active model."""
+        return embedding_state()

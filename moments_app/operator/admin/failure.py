@@ -12,7 +12,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import Count, F, QuerySet, Sum
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
 from unfold.decorators import display
@@ -25,8 +25,8 @@ from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports.incidents import Incident, incidents_of
 from moments_app.reports.waiting import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
-from sessions_app.admin.links import change_url, list_url
-from sessions_app.admin.views import FormPage, RowAction, confirm_first, may_see
+from sessions_app.admin.links import change_url, column, list_url
+from sessions_app.admin.views import FormPage, RowAction, may_see
 from sessions_app.models import Session
 
 SHOWN = 20  # maximum jobs, and maximum calls
@@ -234,6 +234,11 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     form_page = FailureForm
     tells_of_people = False
     when_empty = "Nothing has failed. Failed calls and jobs are grouped here by cause."
+    steered_with = "moments_app.change_job"
+    stalled_jobs = column("stalled", "Unfinished jobs", "{:,}".format)
+    times = column("count", "Count", "{:,}".format)
+    seen_last = column("last_seen_at", "Last seen", one_line)
+    seen_first = column("first_seen_at", "First seen", one_line)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).with_stalled()  # type: ignore[no-any-return]
@@ -241,17 +246,15 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: FailureGroup | None = None) -> list[Any]:
         return []  # the page doesn't use Django's fields
 
-    def has_steer_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_job")
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Add the state of providers and lanes to the list."""
+    def list_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the state of providers and lanes."""
         sees_providers = may_see(request, Circuit)  # providers are global, while failures belong to applications
-        shown: dict[str, Any] = {"sees_providers": sees_providers, "lanes": lane_states()}
-        shown["providers"] = provider_states() if sees_providers else []
-        shown["may_change"] = request.user.has_perm("moments_app.change_circuit")
-        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | shown)
-        return response
+        return {
+            "sees_providers": sees_providers,
+            "lanes": lane_states(),
+            "providers": provider_states() if sees_providers else [],
+            "may_change": request.user.has_perm(CHANGE_CIRCUIT),
+        }
 
     @admin.display(description="Failure")
     def what(self, failure: FailureGroup) -> str:
@@ -262,25 +265,9 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     def state(self, failure: Any) -> str:
         return "muted" if failure.muted_causes else "unfinished" if failure.stalled else "resolved"
 
-    @admin.display(description="Unfinished jobs")
-    def stalled_jobs(self, failure: Any) -> str:
-        return f"{failure.stalled:,}"
-
-    @admin.display(description="Count")
-    def times(self, failure: FailureGroup) -> str:
-        return f"{failure.count:,}"
-
     @admin.display(description="Last error")
     def last_error(self, failure: FailureGroup) -> str:
         return format_html('<span class="rem-op-why">{}</span>', failure.error)
-
-    @admin.display(description="Last seen")
-    def seen_last(self, failure: FailureGroup) -> str:
-        return one_line(failure.last_seen_at)
-
-    @admin.display(description="First seen")
-    def seen_first(self, failure: FailureGroup) -> str:
-        return one_line(failure.first_seen_at)
 
 
 class CircuitForm(FormPage[Circuit]):
@@ -336,32 +323,18 @@ class CircuitAdmin(ReadOnlyAdmin):
     form_page = CircuitForm
     when_empty = "No circuits yet. A model or endpoint appears here when it fails for the first time."
     fieldsets = ((None, {"fields": (("engine", "work"),)}),)
+    try_now = TryCircuit.for_selected("Try selected circuits now")
+    close = CloseCircuit.for_selected(
+        "Close selected circuits",
+        button="Close these circuits",
+        warning="Their engines are called as usual again, and all held jobs become due.",
+    )
+    how = column("state", "State", label={"closed": "success", "open": "danger"})
+    since_when = column("since", "Since", one_line)
+    failed_at = column("last_failure_at", "Last failure", one_line)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).with_held()  # type: ignore[no-any-return]
-
-    def has_steer_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_circuit")
-
-    @admin.action(description="Try selected circuits now", permissions=["steer"])
-    def try_now(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
-        TryCircuit.change_each(self, request, queryset)
-
-    @admin.action(description="Close selected circuits", permissions=["steer"])
-    @confirm_first(
-        "Their engines are called as usual again, and all held jobs become due.",
-        button="Close these circuits",
-    )
-    def close(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
-        CloseCircuit.change_each(self, request, queryset)
-
-    @display(description="State", label={"closed": "success", "open": "danger"})  # type: ignore[untyped-decorator]
-    def how(self, circuit: Circuit) -> str:
-        return circuit.state
-
-    @admin.display(description="Since")
-    def since_when(self, circuit: Circuit) -> str:
-        return one_line(circuit.since)
 
     @admin.display(description="Last error")
     def why_open(self, circuit: Circuit) -> str:
@@ -373,10 +346,6 @@ class CircuitAdmin(ReadOnlyAdmin):
             return "0"
         url = list_url(Job, circuit__id__exact=circuit.pk, state="held")
         return format_html('<a class="rem-link" href="{}">{}</a>', url, circuit.held)
-
-    @admin.display(description="Last failure")
-    def failed_at(self, circuit: Circuit) -> str:
-        return one_line(circuit.last_failure_at)
 
     @admin.display(description="Next test call")
     def tried_at(self, circuit: Circuit) -> str:

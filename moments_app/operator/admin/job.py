@@ -24,8 +24,8 @@ from moments_app.operator.admin.filters import TitleFilter
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line
 from sessions_app.admin.event import WRITTEN
-from sessions_app.admin.links import change_url
-from sessions_app.admin.views import FormPage, RowAction, confirm_first
+from sessions_app.admin.links import change_url, column
+from sessions_app.admin.views import FormPage, RowAction
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.event import named_actor
 from sessions_app.people.provenance import declared
@@ -181,37 +181,30 @@ class JobAdmin(LogAdmin):
     fieldsets = (
         ("Raw data", {"classes": ("collapse",), "fields": ("job_id", "status", "worker", "params", "result")}),
     )
+    retry = RetryJob.for_selected(
+        "Retry selected jobs that failed or were cancelled",
+        button="Retry these jobs",
+        warning="Failed and cancelled jobs are queued again now, with a new set of attempts.",
+    )
+    cancel = CancelJob.for_selected(
+        "Cancel selected queued or running jobs",
+        button="Cancel these jobs",
+        warning="Queued and running jobs end as cancelled, and their results are discarded.",
+    )
+    asked_at = column("queued_at", "Queued", one_line)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
         return named
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
-    ) -> tuple[QuerySet[Job], bool]:
-        term = search_term.strip().replace("\0", "")
-        return (_found(queryset, term) if term else queryset), False
-
-    def has_steer_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_job")
-
-    @admin.action(description="Retry selected jobs that failed or were cancelled", permissions=["steer"])
-    @confirm_first(
-        "Failed and cancelled jobs are queued again now, with a new set of attempts.",
-        button="Retry these jobs",
-    )
-    def retry(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        """Retry each job. Report the jobs that could not be retried."""
-        RetryJob.change_each(self, request, queryset)
-
-    @admin.action(description="Cancel selected queued or running jobs", permissions=["steer"])
-    @confirm_first(
-        "Queued and running jobs end as cancelled, and their results are discarded.",
-        button="Cancel these jobs",
-    )
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        """Cancel each job. Report the jobs that could not be canceled, and why."""
-        CancelJob.change_each(self, request, queryset)
+    def found(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
+        """Find jobs by id, otherwise by the start of a person's or session's name. Use indexes."""
+        digits = term.replace("-", "")
+        if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
+            return rows.filter(job_id=digits)
+        people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
+        sessions = Session.objects.filter(session_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
+        return rows.filter(user__in=list(people)) | rows.filter(session__in=list(sessions))
 
     @admin.display(description="Process")
     def what(self, job: Job) -> str:
@@ -226,10 +219,6 @@ class JobAdmin(LogAdmin):
         shared = job.stream.name if job.stream else ""  # the name of a shared memory; other streams have none
         named = [(part,) for part in (job.user, job.session, shared) if part]
         return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
-
-    @admin.display(description="Queued")
-    def asked_at(self, job: Job) -> str:
-        return one_line(job.queued_at)
 
     @admin.display(description="By")
     def asked_by(self, job: Any) -> str:
@@ -249,16 +238,6 @@ class JobAdmin(LogAdmin):
         return format_html('<span class="rem-op-cell">{}</span>', Truncator(reason).chars(120))
 
 
-def _found(jobs: QuerySet[Job], term: str) -> QuerySet[Job]:
-    """Find jobs by id, otherwise by the start of a person's or session's name. Use indexes."""
-    digits = term.replace("-", "")
-    if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
-        return jobs.filter(job_id=digits)
-    people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
-    sessions = Session.objects.filter(session_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
-    return jobs.filter(user__in=list(people)) | jobs.filter(session__in=list(sessions))
-
-
 for model in (Failure, Schedule, Success):
     admin.site.unregister(model)
 
@@ -271,12 +250,11 @@ class ScheduleAdmin(ReadOnlyAdmin):
     fields = readonly_fields = ("does", "every", "state", "last_time", "next_time")
     ordering = ("name",)
     actions = ("pause", "resume")
+    last_time = column("last_run", "Last run", one_line)
+    next_time = column("next_run", "Next run", one_line)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return with_runs(super().get_queryset(request))
-
-    def has_steer_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("django_q.change_schedule")
 
     @admin.action(description="Pause selected schedules", permissions=["steer"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -304,14 +282,6 @@ class ScheduleAdmin(ReadOnlyAdmin):
             return schedule_named(schedule.name).does
         except (ImportError, UnknownSchedule):
             return "The function of this schedule no longer exists. Run manage.py migrate to update the schedules."
-
-    @admin.display(description="Last run")
-    def last_time(self, schedule: Any) -> str:
-        return one_line(schedule.last_run)
-
-    @admin.display(description="Next run")
-    def next_time(self, schedule: Any) -> str:
-        return one_line(schedule.next_run)
 
     @admin.display(description="Frequency")
     def every(self, schedule: Any) -> str:

@@ -302,6 +302,7 @@ class MomentAdmin(PageAdmin):
     when_empty = (
         "No moments yet. Jobs write them from older turns. To write them now, press Build moments in a session."
     )
+    may_add = False
     date_hierarchy = None
     form_page = MomentForm
     views = (Chain, MomentReading)
@@ -321,18 +322,9 @@ class MomentAdmin(PageAdmin):
         is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
         return CHAIN_ORDER if is_of_one else self.ordering
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Moment], search_term: str
-    ) -> tuple[QuerySet[Moment], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
-        by_words = queryset.filter(pk__in=Moment.objects.matching(term).values("pk"))
-        by_key, by_user = queryset.filter(key__startswith=term), queryset.filter(user__user_id__startswith=term)
-        return found_by(queryset, by_words, by_key, by_user), False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    def found(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
+        by_words = rows.filter(pk__in=Moment.objects.matching(term).values("pk"))
+        return found_by(rows, by_words, rows.filter(key__startswith=term), rows.filter(user__user_id__startswith=term))
 
     def delete_model(self, request: HttpRequest, obj: Moment) -> None:
         delete_moment(obj, actor=actor_of(request))

@@ -43,7 +43,7 @@ from moments_app.streams.consolidate import MAX_OBSERVATIONS
 from moments_app.streams.formation import MAX_TURNS
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
-from sessions_app.admin.links import page_url
+from sessions_app.admin.links import column, page_url
 from sessions_app.admin.views import RowPage, first_of
 from sessions_app.limited_operators import is_limited
 from sessions_app.text.length import estimate_tokens
@@ -361,16 +361,14 @@ class PromptResourceAdmin(PageAdmin):
     search_fields = ("uri", "name")
     ordering = ("uri",)
     fields = (("name", "uri", "purpose"),)
+    may_delete = False  # moments refer to the version that created them
     change_page = PromptEditor
+    address = column("uri", "Address", ordering="uri")
     views = (
         AddVersion,
         ActivateVersion,
         CompareVersions,
     )
-
-    @admin.display(description="Address", ordering="uri")
-    def address(self, prompt: PromptResource) -> str:
-        return prompt.uri
 
     @admin.display(description="Active version", empty_value="none")
     def version(self, prompt: PromptResource) -> int | None:
@@ -383,6 +381,3 @@ class PromptResourceAdmin(PageAdmin):
         """Forbid operators who are limited to some applications to change global prompts."""
         is_others = obj is not None and obj.application_id is None and is_limited(request.user)
         return not is_others and bool(super().has_change_permission(request, obj))
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # moments refer to the version that created them

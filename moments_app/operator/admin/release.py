@@ -34,12 +34,12 @@ from moments_app.streams.release import (
     source_turns,
 )
 from sessions_app.admin.access_log import people_of
-from sessions_app.admin.actors import actor_column
 from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.links import change_url, page_url
-from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, confirm_first, first_of, may_see
+from sessions_app.admin.links import change_url, column, page_url
+from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowAction, first_of, may_see
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.event import named_actor
 
 SEE_ITEMS = "moments_app.view_memoryatom"
 PAGE = 20  # candidates per page
@@ -231,14 +231,14 @@ class ReleaseForm(FormPage[Release]):
             "sources": self.sources,
             "wider": made.wider.standing().select_related("stream"),
             "replaced_by": made.replaced_by.first(),
-            "may_change": made.revoked_at is None and self.admin.has_release_permission(self.request),
+            "may_change": made.revoked_at is None and self.admin.has_steer_permission(self.request),
         }
 
 
 class RevokeRelease(RowAction[Release]):
     """Revoke a release."""
 
-    route, name, permission = "<int:pk>/revoke/", "revoke", "release"
+    route, name, permission = "<int:pk>/revoke/", "revoke", "steer"
 
     def change(self, made: Release) -> str:
         message = "Revoked. Other people's contexts and searches no longer include it."
@@ -249,7 +249,7 @@ class RevokeRelease(RowAction[Release]):
 class ExtendRelease(RowAction[Release]):
     """Share a release of one agent with the users of every agent."""
 
-    route, name, permission = "<int:pk>/extend/", "extend", "release"
+    route, name, permission = "<int:pk>/extend/", "extend", "steer"
 
     def change(self, made: Release) -> str:
         message = "Released to the users of every agent."
@@ -260,7 +260,7 @@ class ExtendRelease(RowAction[Release]):
 class RewordRelease(RowAction[Release]):
     """Replace a release with another wording."""
 
-    route, name, permission = "<int:pk>/reword/", "reword", "release"
+    route, name, permission = "<int:pk>/reword/", "reword", "steer"
 
     def change(self, made: Release) -> str:
         form = WordingForm(self.request.POST)
@@ -279,8 +279,10 @@ class ReleaseAdmin(ReadOnlyAdmin):
     """Releases, newest first."""
 
     list_display = ("wording", "shard", "people", "by", "created_at", "state")
-    by = actor_column("actor", "Released by")
-    revoked = actor_column("revoked_by", "Revoked by")
+    by = column("actor", "Released by", named_actor, ordering="actor")
+    revoked = column("revoked_by", "Revoked by", named_actor, ordering="revoked_by")
+    shard = column("stream.title", "Shared memory")
+    people = column("people", "Source people")
     list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("wording", "actor")
     search_help_text = "Start of the shared text, or of the operator (operator:…)"
@@ -291,34 +293,20 @@ class ReleaseAdmin(ReadOnlyAdmin):
     form_page = ReleaseForm
     views = (Candidates, ReleaseCandidate, KeepPrivate, RevokeRelease, ExtendRelease, RewordRelease)
     fields = ("wording", "note", ("by", "created_at"), ("revoked_at", "revoked", "release_id"))
+    revoke_selected = RevokeRelease.for_selected(
+        "Revoke selected releases",
+        button="Revoke these releases",
+        warning="Other people's contexts and searches no longer include them. To share them again, create new "
+        "releases.",
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Release]:
         queryset: QuerySet[Release] = super().get_queryset(request)
         people = Count("sources__user", distinct=True)
         return queryset.select_related("stream", "atom").annotate(people=people)
 
-    def has_release_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_release")
-
-    @admin.display(description="Shared memory")
-    def shard(self, release: Release) -> str:
-        return release.stream.title
-
-    @admin.display(description="Source people")
-    def people(self, release: Release) -> Any:
-        return release.people  # type: ignore[attr-defined]
-
     @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
     def state(self, release: Release) -> str:
         if release.revoked_at:
             return "revoked"
         return "active" if release.is_signed else "invalid signature"
-
-    @admin.action(description="Revoke selected releases", permissions=["release"])
-    @confirm_first(
-        "Other people's contexts and searches no longer include them. To share them again, create new releases.",
-        button="Revoke these releases",
-    )
-    def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Release]) -> None:
-        """Revoke each release. Report those that can't be revoked, and why."""
-        RevokeRelease.change_each(self, request, queryset)

@@ -41,7 +41,7 @@ from moments_app.operator.views.session import (
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
-from sessions_app.admin.links import GIST, link_to, marked, titled, turn_url
+from sessions_app.admin.links import GIST, column, link_to, marked, titled, turn_url
 from sessions_app.admin.views import FormPage, actor_of
 from sessions_app.models import Archive, Session
 from sessions_app.transcript.append import CONTEXT_ID
@@ -69,6 +69,7 @@ class SessionAdmin(PageAdmin):
     change_page = Transcript
     form_page = SessionForm
     open_lookups = ("user__id__exact",)
+    may_add = may_delete = False
     tabs = (
         Transcript,
         SessionSummaries,
@@ -108,25 +109,14 @@ class SessionAdmin(PageAdmin):
 
     # --- the list ---
 
+    person = column("user.user_id", "User", ordering="user__user_id")
+    turns = column("message_count", "Turns", "{:,}".format, ordering="message_count")
+    tokens = column("total_tokens", "Tokens", "{:,}".format, ordering="total_tokens")
+    active_at = column("last_activity_at", "Last activity", "{:%Y-%m-%d %H:%M}".format, ordering="last_activity_at")
+
     @admin.display(description="Session", ordering="session_id")
     def name(self, session: Session) -> str:
         return titled(session.session_id, getattr(session, "began", ""))
-
-    @admin.display(description="User", ordering="user__user_id")
-    def person(self, session: Session) -> str:
-        return session.user.user_id
-
-    @admin.display(description="Turns", ordering="message_count")
-    def turns(self, session: Session) -> str:
-        return f"{session.message_count:,}"
-
-    @admin.display(description="Tokens", ordering="total_tokens")
-    def tokens(self, session: Session) -> str:
-        return f"{session.total_tokens:,}"
-
-    @admin.display(description="Last activity", ordering="last_activity_at")
-    def active_at(self, session: Session) -> str:
-        return f"{session.last_activity_at:%Y-%m-%d %H:%M}"
 
     @display(  # type: ignore[untyped-decorator]
         description="Status", ordering="status", label={"active": "success", "cleared": "info"}
@@ -151,28 +141,16 @@ class SessionAdmin(PageAdmin):
             return super().get_list_display(request)
         return ("name", _said_column(request), "person", "turns", "active_at", "state")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
-    ) -> tuple[QuerySet[Session], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
-        said: Mapping[int, Mention | None] = find_sessions(queryset, term)
+    def found(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
+        said: Mapping[int, Mention | None] = find_sessions(rows, term)
         request.said = said  # type: ignore[attr-defined]
-        named = prefix_search(queryset, term, "session_id", "user__user_id")
-        return named | queryset.filter(pk__in=list(said)), False
+        return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(said))
 
     # --- rights ---
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Make all fields read-only except title and legal hold."""
         return [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     def save_model(self, request: HttpRequest, obj: Session, form: Any, change: bool) -> None:
         """Save only edited fields, because counters may have changed in the meantime."""
@@ -232,6 +210,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     ordering = ("-id",)
     when_empty = "No summaries yet. A job writes the first summary of a session after an answer."
     form_page = SummaryForm
+    sources = column("source_message_ids", "Sources", len)
     views = (RetrySummary,)
 
     class Media:
@@ -261,10 +240,6 @@ class SummaryAdmin(ReadOnlyAdmin):
     @admin.display(description="Continues")
     def base_link(self, summary: Summary) -> SafeString | str:
         return link_to(summary.base, self.window(summary.base)) if summary.base else "–"
-
-    @admin.display(description="Sources")
-    def sources(self, summary: Summary) -> int:
-        return len(summary.source_message_ids)
 
     @admin.display(description="Duration")
     def took(self, summary: Summary) -> SafeString | str:

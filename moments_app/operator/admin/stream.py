@@ -25,13 +25,12 @@ from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.texts import undo, write_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
-from sessions_app.admin.links import change_url
+from sessions_app.admin.links import change_url, column
 from sessions_app.admin.views import (
     FormPage,
     RowAction,
     RowPage,
     actor_of,
-    confirm_first,
     first_of,
     may_see,
     number_in,
@@ -205,6 +204,10 @@ class StreamList(ChangeList):  # type: ignore[misc]
         self.result_list = self.model_admin.with_application(shown) if are_several() else shown
 
 
+def _counted(number: int) -> str:
+    return f"{COUNTED}+" if number >= COUNTED else str(number)
+
+
 @admin.register(MemoryStream)
 class MemoryStreamAdmin(PageAdmin):
     """A stream: what it accepts, its limits and its text. New ones are shards. Others are created automatically."""
@@ -229,6 +232,7 @@ class MemoryStreamAdmin(PageAdmin):
         "No memory texts yet. The first conversations create a text about each session and each person. "
         "To add a text that all users of an agent share, press Add memory text."
     )
+    may_delete = False  # streams are deactivated instead, because their items have sources
     actions = ("consolidate", "undo")
     form_page = StreamForm
     views = (ConsolidateStream, UndoConsolidation, StreamItems)
@@ -300,58 +304,29 @@ class MemoryStreamAdmin(PageAdmin):
         edited -= {"consolidated_content"}
         obj.save(update_fields=[*edited, "last_updated_at"] if change else None)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # streams are deactivated instead, because their items have sources
-
-    def has_consolidate_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("moments_app.change_memorystream")
-
     # --- the list ---
 
-    @admin.display(description="Text")
-    def of_type(self, stream: MemoryStream) -> str:
-        return stream.name_on_pages.capitalize()
+    of_type = column("name_on_pages", "Text", str.capitalize)
+    in_use = column("is_active", "In use", boolean=True)
+    fact_count = column("facts", "Facts", _counted)
+    consolidated = column("consolidated_at", "Last merge", empty_value="never")
+    consolidate = ConsolidateStream.for_selected(
+        "Merge waiting observations into the selected texts",
+        button="Merge the observations",
+        warning="A job rewrites each selected text with its waiting observations, even if only a few wait.",
+    )
+    undo = UndoConsolidation.for_selected(
+        "Undo last merge of selected texts",
+        button="Undo these merges",
+        warning="In each text, the lines that the last merge wrote are removed. The lines that they replaced are "
+        "restored, if they are known. The observations wait for the next merge.",
+    )
 
     @admin.display(description="Agent")
     def agent(self, stream: MemoryStream) -> str:
         return stream.agent_id or "every agent"
 
-    @admin.display(description="In use", boolean=True)
-    def in_use(self, stream: MemoryStream) -> bool:
-        return stream.is_active
-
     @admin.display(description="Waiting")
     def waiting_count(self, stream: MemoryStream) -> str:
         waiting = _counted(stream.waiting)  # type: ignore[attr-defined]
         return f"{waiting} of {stream.consolidation_trigger}" if stream.consolidation_prompt else waiting
-
-    @admin.display(description="Facts")
-    def fact_count(self, stream: MemoryStream) -> str:
-        return _counted(stream.facts)  # type: ignore[attr-defined]
-
-    @admin.display(description="Last merge", empty_value="never")
-    def consolidated(self, stream: MemoryStream) -> Any:
-        return stream.consolidated_at  # type: ignore[attr-defined]
-
-    @admin.action(description="Merge waiting observations into the selected texts", permissions=["consolidate"])
-    @confirm_first(
-        "A job rewrites each selected text with its waiting observations, even if only a few wait.",
-        button="Merge the observations",
-    )
-    def consolidate(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
-        """Queue a consolidation of each stream, even if only a few observations are waiting."""
-        ConsolidateStream.change_each(self, request, queryset)
-
-    @admin.action(description="Undo last merge of selected texts", permissions=["consolidate"])
-    @confirm_first(
-        "In each text, the lines that the last merge wrote are removed. The lines that they replaced are "
-        "restored, if they are known. The observations wait for the next merge.",
-        button="Undo these merges",
-    )
-    def undo(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
-        """Undo the last consolidation of each. Report streams where that is not possible."""
-        UndoConsolidation.change_each(self, request, queryset)
-
-
-def _counted(number: int) -> str:
-    return f"{COUNTED}+" if number >= COUNTED else str(number)

@@ -8,7 +8,6 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from unfold.paginator import InfinitePaginator
 
@@ -25,7 +24,7 @@ from moments_app.operator.views.person import (
 )
 from moments_app.streams.edit_profile import edit_profile, own_texts
 from sessions_app.admin.base import PageAdmin, found_by
-from sessions_app.admin.links import change_url, chips, list_url
+from sessions_app.admin.links import change_url, chips, column, list_url
 from sessions_app.admin.views import RowPage, RowView, actor_of, may_see
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
@@ -127,23 +126,20 @@ class UserProfileAdmin(PageAdmin):
     search_help_text = "Start of a user_id, or words from a user_id or summary"
     ordering = ("-updated_at",)
     when_empty = "No people yet. A person appears when an application stores the person's first message."
+    may_add = False  # created on first use
+    may_delete = False  # a person's data is only deleted completely: see `EraseProfile`
     readonly_fields = ("created_at", "updated_at")
     form = ProfileDetailsForm
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
     change_page = Who
     form_page = ProfileForm
+    topics = column("preferred_topics", "Preferred topics", chips)
     tabs = (Who, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
     views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[UserProfile], search_term: str
-    ) -> tuple[QuerySet[UserProfile], bool]:
-        term = search_term.strip().replace("\0", "")
-        if not term:
-            return queryset, False
-        named = queryset.filter(user_id__startswith=term)
+    def found(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
         read = UserProfile.objects.told_of(term).values("pk")[:MOST_READ]
-        return found_by(queryset, named, queryset.filter(pk__in=read)), False
+        return found_by(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=read))
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
         """Save only the edited fields, because other fields may have changed since the page was opened."""
@@ -152,17 +148,7 @@ class UserProfileAdmin(PageAdmin):
         edits = {name: form.cleaned_data[name] for name in form.changed_data if name in EDITED}
         edit_profile(now, edits, actor=actor_of(request))
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # created on first use
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # a person's data is only deleted completely: see `EraseProfile`
-
     @admin.display(description="Summary")
     def gist(self, profile: UserProfile) -> str:
         gist = Truncator(profile.summary).chars(120)
         return format_html('<span class="rem-chip">test person</span> {}', gist) if profile.is_test else gist
-
-    @admin.display(description="Preferred topics")
-    def topics(self, profile: UserProfile) -> SafeString:
-        return chips(profile.preferred_topics)

@@ -4,7 +4,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.decorators import display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
@@ -13,8 +12,8 @@ from moments_app.models import WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import WebhookEvent, public_name
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
-from sessions_app.admin.links import list_url
-from sessions_app.admin.views import FormPage, RowAction, confirm_first
+from sessions_app.admin.links import column, list_url
+from sessions_app.admin.views import FormPage, RowAction
 
 SHOWN = 10
 
@@ -93,39 +92,18 @@ class WebhookDeliveryAdmin(LogAdmin):
     when_empty = "No deliveries yet. Each notification to a webhook is listed here."
     fields = readonly_fields = ("queued", "called", "endpoint", "how", "attempts", "last_error", "sent", "next_at")
 
-    def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Allow operators who may change webhooks to resend deliveries. Rows can't be edited."""
-        return request.user.has_perm("moments_app.change_webhookendpoint")
-
-    @admin.action(description="Resend selected", permissions=["steer"])
-    @confirm_first(
-        "Each delivery is sent to its endpoint again, even if it was received before.",
+    steered_with = "moments_app.change_webhookendpoint"
+    resend = ResendDelivery.for_selected(
+        "Resend selected",
         button="Resend these deliveries",
+        warning="Each delivery is sent to its endpoint again, even if it was received before.",
     )
-    def resend(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> None:
-        """Make each delivery due now."""
-        ResendDelivery.change_each(self, request, queryset)
-
-    @admin.display(description="Queued")
-    def queued(self, delivery: WebhookDelivery) -> str:
-        return one_line(delivery.queued_at)
-
-    @admin.display(description="Event")
-    def called(self, delivery: WebhookDelivery) -> str:
-        return delivery.called
-
-    @display(description="State", label={"sent": "success", "waiting": "warning", "failed": "danger"})  # type: ignore[untyped-decorator]
-    def how(self, delivery: WebhookDelivery) -> str:
-        return delivery.state
+    queued = column("queued_at", "Queued", one_line)
+    called = column("called", "Event")
+    how = column("state", "State", label={"sent": "success", "waiting": "warning", "failed": "danger"})
+    sent = column("sent_at", "Sent", one_line)
+    next_at = column("due_at", "Next attempt", one_line)
 
     @admin.display(description="Last error")
     def last_error(self, delivery: WebhookDelivery) -> str:
         return delivery.error or "–"
-
-    @admin.display(description="Sent")
-    def sent(self, delivery: WebhookDelivery) -> str:
-        return one_line(delivery.sent_at)
-
-    @admin.display(description="Next attempt")
-    def next_at(self, delivery: WebhookDelivery) -> str:
-        return one_line(delivery.due_at)

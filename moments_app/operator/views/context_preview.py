@@ -8,16 +8,15 @@ from django import forms
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
-from moments_app.context.assemble import PLANS, ContextRequest, Envelope, kept_context, kept_lines, preview
+from moments_app.context.assemble import PLANS, ContextRequest, Envelope, kept_context, kept_lines
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import ALWAYS
 from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.context import context_data
 from moments_app.operator.addresses import Pages
-from moments_app.operator.context_view import BAR, ShownLine, shown_layers
+from moments_app.operator.context_view import BAR, ShownLine, assembled, shown_layers
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
-from moments_app.recall.query import recall_request_for
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
 from sessions_app.retention.read_archived import with_text
@@ -62,24 +61,15 @@ class ContextPreview(SessionTab):
 
 def _preview(session: Session, asked: dict[str, Any], turn: Message | None) -> dict[str, Any]:
     """Assemble the context of a new turn, and collect the page's data about it."""
-    plan = asked["plan"] or "query"
-    retrieval = "query" if plan == "query" else "off"
     wanted = ContextRequest(
         query=asked["query"],
         max_tokens=asked["max_tokens"],
         format=asked["format"] or "xml",
-        recall=recall_request_for(
-            session.user.user_id,
-            session.session_id,
-            asked["query"],
-            application=session.application_pk,
-            retrieval=retrieval,
-        ),
-        plan=plan,
+        plan=asked["plan"] or "query",
         before=turn.sequence if turn else None,
     )
     try:
-        envelope = preview(session.user, session.session_id, wanted)
+        envelope = assembled(session, wanted)
     except BudgetTooSmall as error:
         return {"problem": str(error)}
     assert envelope is not None  # the session exists

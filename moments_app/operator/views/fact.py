@@ -29,6 +29,7 @@ from moments_app.provenance.correct import (
     undo_correction,
     withdrawing,
 )
+from moments_app.provenance.written_texts import as_one_text
 from moments_app.streams.timeline import decide
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of
@@ -38,6 +39,8 @@ SEE_FACTS = ("moments_app.view_memoryatom",)
 KINDS = {
     "fact": "Facts and observations",
     "moment": "Moments",
+    "summary": "Summaries of sessions",
+    "event": "Digests of sessions",
     "stream": "Memory texts",
     "turn": "Turns (marked, but not changed)",
 }
@@ -106,7 +109,8 @@ def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
 
 
 def _shown(change: Change) -> ShownChange:
-    return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), word_diff(change.before, change.after))
+    parts = word_diff(as_one_text(change.before), as_one_text(change.after))
+    return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), parts)
 
 
 @dataclass(frozen=True)
@@ -206,14 +210,14 @@ class CorrectionForm(FormPage[Correction]):
             "correction": self.row,
             "kinds": shown_changes(changes) if sees else [],
             "sees_changes": sees,
-            "may_undo": self.admin.has_undo_permission(self.request) and self.row.undone_at is None,
+            "may_undo": self.admin.has_steer_permission(self.request) and self.row.undone_at is None,
         }
 
 
 class UndoCorrection(RowAction[Correction]):
     """Undo a correction, or explain why that is not possible."""
 
-    route, name, permission = "<int:pk>/undo/", "undo", "undo"
+    route, name, permission = "<int:pk>/undo/", "undo", "steer"
 
     def change(self, correction: Correction) -> str:
         undo = partial(undo_correction, correction, requested_by=self.actor)
@@ -232,14 +236,14 @@ class ContradictionForm(FormPage[Contradiction]):
         return {
             "question": question,
             "both": self.seen(facts.select_related("stream", "user")),
-            "may_answer": self.admin.has_answer_permission(self.request),
+            "may_answer": self.admin.has_steer_permission(self.request),
         }
 
 
 class Answer(RowAction[Contradiction]):
     """An answer to the question whether one fact ended another."""
 
-    permission = "answer"
+    permission = "steer"
     decision, told = "", ""
 
     def change(self, question: Contradiction) -> str:

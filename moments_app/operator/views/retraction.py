@@ -180,7 +180,7 @@ class RetractionForm(FormPage[Retraction]):
             "kinds": _kinds(items),
             "has_more_items": more is not None,
             "may_check": self._may_check(),
-            "may_undo": self.admin.has_undo_permission(self.request) and retraction.undone_at is None,
+            "may_undo": self.admin.has_steer_permission(self.request) and retraction.undone_at is None,
             "sees_items": self.request.user.has_perms(SEE_MEMORY),
         }
 
@@ -316,7 +316,7 @@ class CheckRetraction(RowPage[Retraction]):
 class UndoRetraction(RowAction[Retraction]):
     """Undo a retraction, or explain why that is not possible."""
 
-    route, name, permission = "<int:pk>/undo/", "undo", "undo"
+    route, name, permission = "<int:pk>/undo/", "undo", "steer"
 
     def change(self, retraction: Retraction) -> str:
         undo = partial(undo_retraction, retraction, requested_by=self.actor)

@@ -1,7 +1,7 @@
 """The trace of one call: what the model saw, what it would see now, the difference, and the effects of the round."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from difflib import SequenceMatcher
@@ -14,7 +14,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
-from moments_app.context.assemble import ContextRequest, kept_context, preview
+from moments_app.context.assemble import ContextRequest, kept_context
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.receipts import KeptContext, KeptLine
@@ -25,11 +25,10 @@ from moments_app.models.engine_call import cost_of
 from moments_app.operator.addresses import Pages
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.ask_again import LineName, ask_again, can_ask_again
-from moments_app.operator.context_view import BAR, ShownLayer, ShownLine, shown_layers
+from moments_app.operator.context_view import BAR, ShownLayer, ShownLine, assembled, shown_layers
 from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
-from moments_app.recall.query import recall_request_for
 from sessions_app.admin.views import may_see, number_in
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Message, Session
@@ -301,28 +300,17 @@ class Trace(SessionPage):
         question = self.round.question
         if question is None:
             return None, "There is no question before this turn."
-        query = then.query if then else question.content[:QUERY_MAX_CHARS]
-        plan = then.plan if then else "query"
-        session = self.row
-        recall = recall_request_for(
-            session.user.user_id,
-            session.session_id,
-            query,
-            application=session.application_pk,
-            retrieval="query" if plan == "query" else "off",
-        )
         wanted = ContextRequest(
-            query=query,
+            query=then.query if then else question.content[:QUERY_MAX_CHARS],
             max_tokens=then.applied if then else None,
             format=then.format if then else "xml",
             layers=[layer.name for layer in then.layers] if then else default_layers(),
-            plan=plan,
+            plan=then.plan if then else "query",
             before=question.sequence,
             as_of=self.as_of.time,
-            recall=replace(recall, as_of=self.as_of.time) if recall else None,
         )
         try:
-            envelope = preview(session.user, session.session_id, wanted)
+            envelope = assembled(self.row, wanted)
         except BudgetTooSmall as error:
             return None, str(error)
         return (kept_context(envelope) if envelope else None), ""

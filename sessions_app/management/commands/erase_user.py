@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from sessions_app.management.base import RefusingCommand, add_application, application_of
+from sessions_app.management.base import RefusingCommand, add_application, application_of, person_of
 from sessions_app.models import UserProfile
 from sessions_app.people.erase import RowsRemain, erase_user, holdings
 
@@ -18,10 +18,7 @@ class Command(RefusingCommand):
 
     def handle(self, *args: Any, **options: Any) -> str:
         user_id, application = options["user_id"], application_of(options)
-        user = UserProfile.objects.named(user_id, application)
-        if user is None:
-            raise CommandError(f"There is no user {user_id!r}.")
-        for name, count in holdings(user).items():
+        for name, count in holdings(person_of(user_id, application)).items():
             self.stdout.write(f"{name}: {count:,}")
         if options["dry_run"]:
             return "Nothing was erased."

@@ -25,10 +25,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from moments_app.models import Correction, MemoryAtom, Retraction
+from moments_app.jobs.runner import run_job
+from moments_app.models import Correction, Job, MemoryAtom, Retraction
 from moments_app.provenance.correct import CannotCorrect, correct, correcting, ending, undo_correction, withdrawing
 from moments_app.provenance.retract import TurnsAreArchived, retract
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
+from moments_app.sessions.digest import DigestSession
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -205,6 +207,13 @@ class Life(RuleBasedStateMachine):
             said.retraction = None
             self.note("undo retraction")
 
+    @rule(number=st.integers(0, 7))
+    def digest(self, number: int) -> None:
+        if said := self.choose(number):
+            session = Session.objects.get(user=self.user, session_id=said.session_id)
+            run_job(Job.objects.request(DigestSession.name, session, requested_by="test", force=True).job_id)
+            self.note("digest")
+
     @rule()
     def archive(self) -> None:
         for session in Session.objects.filter(user=self.user, moments=None):
@@ -236,6 +245,13 @@ class Life(RuleBasedStateMachine):
         self.user.refresh_from_db()
         stated = {city for city in CITIES if city in self.user.summary}
         assert stated == self.current
+
+    @invariant()
+    def digests_state_no_wrong_home(self) -> None:
+        for event in Message.objects.partitions().filter(user=self.user).select_related("session"):
+            [said] = [one for one in self.said if one.session_id == event.session.session_id]
+            stated = {city for city in CITIES if city in event.content}
+            assert stated <= ({said.value} if said.counts else set()), event.content
 
     def context_states_what_holds(self) -> None:
         """A context has an ended home only with a mark that it is over, or in a moment with its time."""

@@ -11,11 +11,13 @@ from django.db import transaction
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Correction, Job, MemoryAtom, MemoryStream, Moment, Summary
-from moments_app.provenance.correct import correct, correcting, undo_correction
+from moments_app.provenance.correct import correct, correcting, undo_correction, withdrawing
 from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
+from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
@@ -190,3 +192,74 @@ def test_a_digest_or_summary_that_continues_another_reads_it_as_corrected(
     run(process, session)
     [asked] = [body["messages"][1]["content"] for body in quoting_server.requests]
     assert ("Mia" in asked, "Maya" in asked) == (True, False)
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary"])
+def test_row_2_a_digest_or_summary_that_continues_another_reads_no_undone_correction(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    correction, session = fix(daughter(ada)), Session.objects.get()
+    run(process, session)
+    assert "Mia" in left()
+    append(ada, "s1", turns(4, first=2))
+    undo_correction(correction, requested_by="test")
+    assert ("Maya" in left(), "Mia" in left()) == (True, False)
+    quoting_server.requests.clear()
+    run(process, session)
+    [asked] = [body["messages"][1]["content"] for body in quoting_server.requests]
+    assert ("Maya" in asked, "Mia" in asked) == (True, False)
+
+
+def test_row_2_a_moment_built_between_a_correction_and_its_undo_has_the_original_words(ada: UserProfile) -> None:
+    correction, session = fix(daughter(ada)), Session.objects.get()
+    append(ada, "s1", turns(4, first=2))
+    run("build_moments", session)
+    assert "Mia" in Moment.objects.get().detail
+    undo_correction(correction, requested_by="test")
+    assert ("Maya" in Moment.objects.get().detail, "Mia" in Moment.objects.get().detail) == (True, False)
+
+
+@pytest.mark.parametrize(("process", "layer"), [("digest_session", "moments"), ("roll_summary", "summary")])
+def test_row_2_a_context_has_a_digest_or_summary_as_corrected(
+    ada: UserProfile, quoting_server: OpenAIServer, service: Api, process: str, layer: str
+) -> None:
+    def names() -> set[str]:
+        answer = service.get("memory/context", user_id=ada.user_id, session_id="s1", layers=layer).json()
+        [text] = [str(one["items"]) for one in answer["layers"] if one["name"] == layer]
+        return {name for name in ("Maya", "Mia") if name in text}
+
+    fact, session = daughter(ada), Session.objects.get()
+    run(process, session)
+    assert names() == {"Maya"}
+    right = {"user_id": ada.user_id, "content": "User: My daughter is called Mia."}
+    made = service.patch(f"facts/{fact.atom_id}", **right).json()
+    assert names() == {"Mia"}
+    service.post(f"corrections/{made['correction_id']}/undo", user_id=ada.user_id)
+    assert names() == {"Maya"}
+
+
+@pytest.mark.parametrize("process", ["digest_session", "roll_summary", "build_moments"])
+def test_row_2_a_text_restored_from_a_retraction_has_the_corrections_since(
+    ada: UserProfile, quoting_server: OpenAIServer, process: str
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    append(ada, "s1", turns(4, first=2))
+    run(process, session)
+    retraction = retract(session, [4], reason="test", requested_by="test")
+    fix(fact)
+    undo_retraction(retraction, requested_by="test")
+    texts = left() + str(Moment.objects.values_list("detail", flat=True))
+    assert ("Mia" in texts, "Maya" in texts) == (True, False)
+
+
+def test_row_2_a_withdrawal_empties_a_digest_and_its_undo_restores_it(
+    ada: UserProfile, quoting_server: OpenAIServer
+) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    retract(session, [1], reason="test", requested_by="test")
+    run("digest_session", session)
+    before = Message.objects.partitions().get()
+    correction = correct(fact, withdrawing(), requested_by="test")
+    assert "Maya" in before.payload["context"] and "Maya" not in Message.objects.partitions().get().payload["context"]
+    undo_correction(correction, requested_by="test")
+    assert Message.objects.partitions().get().content == before.content

@@ -118,7 +118,7 @@ def test_the_command_reports_and_requests_missing_work(ada: UserProfile) -> None
     build(talk(ada, 50))
     assert "in moments: 35" in printed("coverage", user="ada")
     assert "queued: 0" in printed("coverage", queue=True)
-    with pytest.raises(CommandError, match="no user nobody"):
+    with pytest.raises(CommandError, match="no user 'nobody'"):
         call_command("coverage", user="nobody")
 
 

@@ -86,5 +86,5 @@ def test_the_command_estimates_by_person(ada: UserProfile, bo: UserProfile) -> N
     assert "moment-builder by extractive: 0 calls" in printed("estimate", user="bo")
     out = printed("estimate", everything=True)
     assert "moment-builder by extractive: 1 calls" in out and "price unknown" not in out
-    with pytest.raises(CommandError, match="no user nobody"):
+    with pytest.raises(CommandError, match="no user 'nobody'"):
         call_command("estimate", user="nobody")

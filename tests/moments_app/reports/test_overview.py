@@ -132,9 +132,10 @@ def test_calls_are_summed_by_day_and_failures_by_kind(transactional_db: None) ->
     EngineCall.objects.filter(pk=call(ok=False, error_kind="rejected").pk).update(created_at=days_ago(2))
     EngineCall.objects.filter(pk=call().pk).update(created_at=days_ago(31))
     made = overview.activity()
-    assert (made.today.calls, made.whole.calls) == (4, 5)
-    assert (made.today.tokens_in, made.today.tokens_out, made.today.tokens) == (110, 20, 130)
-    assert (made.today.usd, made.today.unpriced_calls) == (Decimal("0.5"), 1)
+    assert (made.today.used.calls, made.whole.used.calls) == (4, 5)
+    used = made.today.used
+    assert (used.tokens_in, used.tokens_out, used.tokens, used.failed) == (110, 20, 130, 2)
+    assert (used.usd, used.unpriced) == (Decimal("0.5"), 1)
     assert (made.today.failures, made.whole.failures) == ({"timeout": 2}, {"timeout": 2, "rejected": 1})
 
 
