@@ -19,7 +19,8 @@ from benchmarks.figures import Figure
 from benchmarks.seed import settle
 from benchmarks.site import Site
 from memoryproject.conf import RollingSummarySettings
-from sessions_app.models import Session
+from moments_app.models import Entity, MemoryStream
+from sessions_app.models import Session, UserProfile
 from tests.support.every_page import Address, every_address, every_page
 from tests.support.furnished import furnish
 
@@ -128,11 +129,6 @@ SELECT id, user_id, 'completed', n * 2, n * 2 + 13, %(text)s, '[]', '{}', 'seed'
 FROM sessions_app_session, generate_series(1, 10) AS n WHERE session_id LIKE 'chat-%%'
 """,
     """
-INSERT INTO moments_app_entity (entity_id, user_id, kind, title, body, status, created_at, updated_at)
-SELECT gen_random_uuid(), id, 'task', 'Fire the kiln', %(text)s, 'open', now(), now()
-FROM sessions_app_userprofile, generate_series(1, 10) AS n WHERE user_id LIKE 'other-%%'
-""",
-    """
 INSERT INTO moments_app_contextreceipt
     (context_id, user_id, session_id, query_hash, refs, tokens, trimmed, text_hash, created_at)
 SELECT gen_random_uuid(), user_id, id, '', '{}', '{}', '[]', 'seed', last_activity_at
@@ -163,6 +159,9 @@ def _seed(session: Session) -> None:
     with connection.cursor() as cursor:
         for statement in SEED:
             cursor.execute(statement, numbers | {"text": WORDS, "session": session.pk})
+    for person in UserProfile.objects.filter(user_id__startswith="other-"):
+        stream = MemoryStream.objects.ensure_list(person)
+        Entity.objects.bulk_create(Entity.written(stream, "Fire the kiln", WORDS, kind="task") for _ in range(10))
     age(numbers | {"text": WORDS})
     settle()
 

@@ -17,7 +17,7 @@ from benchmarks.load import seeded
 from benchmarks.seed import settle
 from benchmarks.site import Site
 from moments_app.context.assemble import ContextRequest, serve_context
-from moments_app.models import Summary
+from moments_app.models import MemoryStream, Summary
 from sessions_app.models import ApiKey, Session
 from sessions_app.models.application import DEFAULT
 from tests.support.jobs import count
@@ -35,14 +35,16 @@ REPEATS = 4
 QUERY = "When does the heating element for the kiln arrive, and who fits it?"
 
 SEED_ENTITIES = """
-INSERT INTO moments_app_entity (entity_id, user_id, kind, title, body, status, created_at, updated_at)
-SELECT gen_random_uuid(), %s, 'task', 'Task ' || n || CASE n %% 50 WHEN 0 THEN ' for the kiln' ELSE '' END, %s, 'open',
-       now(), now() - n * interval '1 hour'
+INSERT INTO moments_app_memoryatom (stream_id, user_id, atom_id, atom_type, kind, content, content_hash, state,
+    formed_at, created_at, is_pinned, access_count, source_message_ids, engine)
+SELECT %s, %s, gen_random_uuid(), 'fact', 'task',
+    'Task ' || n || CASE n %% 50 WHEN 0 THEN ' for the kiln' ELSE '' END || chr(10) || %s, 'task' || n, 'active',
+    now() - n * interval '1 hour', now(), false, 0, '{}', ''
 FROM generate_series(1, %s) AS n
 """
 SEED_LINKS = """
 INSERT INTO moments_app_entitylink (user_id, from_entity_id, to_entity_id, relation)
-SELECT user_id, id, lead(id) OVER (ORDER BY id), 'blocks' FROM moments_app_entity WHERE user_id = %s
+SELECT user_id, id, lead(id) OVER (ORDER BY id), 'blocks' FROM moments_app_memoryatom WHERE stream_id = %s
 ORDER BY id LIMIT %s
 """
 
@@ -60,8 +62,9 @@ def _session(what: str, length: int, memories: int) -> tuple[str, Session]:
     session = seeded(f"context-{length}-{memories}-{what[:3]}", length, events=True)
     with connection.cursor() as cursor:
         cursor.execute(SEED_MOMENTS, [session.user_id, WORDS, memories])
-        cursor.execute(SEED_ENTITIES, [session.user_id, WORDS, memories])
-        cursor.execute(SEED_LINKS, [session.user_id, memories - 1])
+        stream = MemoryStream.objects.ensure_list(session.user)
+        cursor.execute(SEED_ENTITIES, [stream.pk, session.user_id, WORDS, memories])
+        cursor.execute(SEED_LINKS, [stream.pk, memories - 1])
     end = session.last_sequence - 4
     Summary.objects.create(
         session=session,

@@ -23,8 +23,7 @@ SELECT md5(string_agg(line, '|' ORDER BY line)) FROM (
     UNION ALL SELECT 'o' || id || summary || key FROM moments_app_moment WHERE user_id = %s
     UNION ALL SELECT 's' || id || title || session_id FROM sessions_app_session WHERE user_id = %s
     UNION ALL SELECT 'p' || id || summary FROM sessions_app_userprofile WHERE id = %s
-    UNION ALL SELECT 'a' || id || content || state FROM moments_app_memoryatom WHERE user_id = %s
-    UNION ALL SELECT 'e' || id || title || status FROM moments_app_entity WHERE user_id = %s
+    UNION ALL SELECT 'a' || id || content || state || value FROM moments_app_memoryatom WHERE user_id = %s
     UNION ALL SELECT 'c' || id || COALESCE(undone_at::text, '') FROM moments_app_correction WHERE user_id = %s
     UNION ALL SELECT 'q' || id || question || expected FROM moments_app_probe WHERE user_id = %s
     UNION ALL SELECT 'r' || id || COALESCE(undone_at::text, '') FROM moments_app_retraction WHERE user_id = %s

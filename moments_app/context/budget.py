@@ -285,7 +285,9 @@ class _Budget:
             first, last = item.source_sequences
             turns = {taken.item.source_sequences for taken in self._layers["hot_turns"].taken.values()}
             return {(number, number) for number in range(first, last + 1)} <= turns
-        return self._said.has(item) or (layer.name == "conversation" and self._is_in_moments(item))
+        if self._said.has(item) or self._said.has_statement(item):
+            return True
+        return layer.name == "conversation" and self._is_in_moments(item)
 
     def _is_in_moments(self, item: Item) -> bool:
         """Return whether an included checkpoint or moment contains the line word for word, unless the line is short."""

@@ -25,6 +25,7 @@ from django.db.models import OuterRef
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_DATE, WRITTEN
+from moments_app.models.entity import OPEN_SQL
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
@@ -88,10 +89,10 @@ SELECT {columns}, concat(stamp, ' ', (
         GROUP BY mark.sequence
     ) corrected
 ) AS marks, EXISTS (
-    SELECT FROM moments_app_entity WHERE user_id = opened.user_id AND status = 'open'
+    SELECT FROM moments_app_memoryatom WHERE user_id = opened.user_id AND {open_entities}
 ) AS has_entities, EXISTS (
     SELECT FROM moments_app_memoryatom WHERE user_id = opened.user_id AND ended_at IS NOT NULL
-      AND ended_by <> '{by_date}'
+      AND ended_by <> '{by_date}' AND source_message_ids <> '{{}}'
 ) AS has_ended FROM opened
 """
 # Filters by the person's key, because it determines on which node a distributed table keeps the turns.
@@ -224,7 +225,9 @@ def read_input(
         "before": end,
         "hot": hot,
     }
-    sql = _OPENING_SQL.format(columns=columns(Session, "opened"), in_session=_IN_SESSION, by_date=BY_DATE)
+    sql = _OPENING_SQL.format(
+        columns=columns(Session, "opened"), in_session=_IN_SESSION, by_date=BY_DATE, open_entities=OPEN_SQL
+    )
     found = first(Session, sql, parameters)
     if found is None:
         return None

@@ -10,11 +10,13 @@ from typing import Any, Protocol, Self
 from django.utils.functional import cached_property
 
 from moments_app.engines.words import told_words, words_of
+from moments_app.models.atom import ATOMS, ENTITIES
 from sessions_app.text.invisible_characters import without_invisible
 
 MAX_CUTS = 10  # maximum cached per item; a binary search for the longest one that fits makes about six
 TOLD = 0.75  # share of a fact's words that its turn must contain; third-person statements use some other words
 
+_KIND = re.compile(r"^\[\w+\] ")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
@@ -111,8 +113,8 @@ class Item:
 
     @cached_property
     def told(self) -> str:
-        """The words of the text separated by spaces, without its day."""
-        return told_words(self.text)
+        """The words of the text separated by spaces, without its day, and without the kind of a task or goal."""
+        return told_words(_KIND.sub("", self.text) if self.ref.startswith(ENTITIES) else self.text)
 
 
 # --- items and their token counts in a format: alone, joined, cut, and under day headings ---
@@ -231,6 +233,8 @@ class IncludedContent:
 
     def __init__(self, sent: Iterable[str]) -> None:
         self._refs: set[str] = set()
+        self._statements: set[str] = set()  # the words of facts and lines
+        self._entities: set[str] = set()  # the words of tasks, goals and problems
         self._texts = {" ".join(words_of(without_invisible(text))) for text in sent}
         self._words: set[str] = set()
         self._turns: dict[date, list[Item]] = defaultdict(list)  # by their day
@@ -239,7 +243,9 @@ class IncludedContent:
         if item.role and item.time:
             self._turns[item.time.date()].append(item)
         if item.ref:
-            self._refs.add(item.ref)
+            self._refs.add(_address(item))
+        if not item.role:
+            (self._entities if item.ref.startswith(ENTITIES) else self._statements).add(item.told)
         self._texts.add(item.said)
         self._words.update(item.words)
 
@@ -259,7 +265,18 @@ class IncludedContent:
 
     def has_address(self, item: Item) -> bool:
         """Return whether an item's address is included. Some layers have one address for all of their items."""
-        return item.ref in self._refs
+        return _address(item) in self._refs
+
+    def has_statement(self, item: Item) -> bool:
+        """Return whether an item and an included one are the same statement, and one is a task, goal or problem."""
+        if not item.ref.startswith(ENTITIES):
+            return bool(self._entities) and item.told in self._entities
+        return self.has_address(item) or item.told in self._statements
+
+
+def _address(item: Item) -> str:
+    """Return the address of an item. Tasks, goals and problems are statements, which have two addresses."""
+    return item.ref.replace(ENTITIES, ATOMS, 1)
 
 
 def _says(turn: frozenset[str], own: frozenset[str]) -> bool:

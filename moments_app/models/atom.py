@@ -15,6 +15,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Exists, F, Func, OuterRef, Q
 from django.db.models.expressions import Col, Value
+from django.db.models.functions import Greatest
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
@@ -38,6 +39,12 @@ PINNED_TEXT = "text"  # attribute of a text that a client or operator pinned to 
 WRITTEN = (*OF_PROFILE, PINNED_TEXT)
 WHOLE = (SUMMARY, PINNED_TEXT)  # attributes of texts with several sentences instead of one fact
 _SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
+
+# The kinds of statements that are listed as entities.
+ENTITY_KINDS = ("task", "goal", "problem")
+ATOMS, ENTITIES = "rem://atoms/", "rem://entities/"  # the starts of addresses; entities have both
+DROPPED = "dropped"  # `value` of an ended task, goal or problem that was not done
+CHANGED = Greatest("formed_at", "ended_at")  # when a statement was said or written, or ended, whichever is later
 
 # What a statement is about, by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
@@ -80,6 +87,11 @@ class HeldAt(Func):
 def content_hash(text: str) -> str:
     """Return a hash of the words of a text. Texts with the same words (`words_of`) have the same hash."""
     return hashlib.sha256(" ".join(words_of(text)).encode()).hexdigest()
+
+
+def hash_of_id(atom_id: uuid.UUID) -> str:
+    """Return the `content_hash` of a task, goal or problem that a client wrote: two of them may have the same words."""
+    return hashlib.sha256(str(atom_id).encode()).hexdigest()
 
 
 def profile_sentence(attribute: str, text: str) -> str:
@@ -439,6 +451,12 @@ class MemoryAtom(Searched):
     valid_until = models.DateTimeField(
         null=True, blank=True, help_text="The item is true until this time. Blank if no end is known."
     )
+    due_at = models.DateTimeField(
+        "due",
+        null=True,
+        blank=True,
+        help_text="When the task or goal is due. Blank if unknown.",
+    )
     ended_at = models.DateTimeField(
         null=True,
         blank=True,
@@ -590,6 +608,13 @@ class MemoryAtom(Searched):
                 condition=Q(about__isnull=False),
                 name="atom_about",
             ),
+            models.Index(
+                F("user"),
+                CHANGED.desc(),
+                F("id").desc(),
+                condition=Q(kind__in=ENTITY_KINDS, is_candidate=False),
+                name="atom_entities",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -597,8 +622,17 @@ class MemoryAtom(Searched):
 
     def save(self, *args: object, **kwargs: object) -> None:
         """Save the item with the hash of its content, which identifies duplicates in the stream."""
-        self.content_hash = content_hash(self.content)
+        self._set_hash()
         super().save(*args, **kwargs)
+
+    def _set_hash(self) -> None:
+        if not self.is_listed:
+            self.content_hash = content_hash(self.content)
+
+    @property
+    def is_listed(self) -> bool:
+        """True if a client wrote or reworded it as a task, goal or problem."""
+        return self.content_hash == hash_of_id(self.atom_id)
 
     def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
         """Save an edit, and record its changes in the history."""
@@ -651,7 +685,7 @@ class MemoryAtom(Searched):
 
     def clean(self) -> None:
         """Check the unique constraint. Django can't, because the hash is not a field of the form."""
-        self.content_hash = content_hash(self.content)
+        self._set_hash()
         same = MemoryAtom.objects.like(self)
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
             raise ValidationError({"content": "The memory text already has an item with these words."})
@@ -668,4 +702,9 @@ class MemoryAtom(Searched):
 
     @property
     def uri(self) -> str:
-        return f"rem://atoms/{self.atom_id}"
+        return f"{ATOMS}{self.atom_id}"
+
+    @property
+    def uris(self) -> set[str]:
+        """The addresses under which contexts show the item."""
+        return {f"{ATOMS}{self.atom_id}"} | ({f"{ENTITIES}{self.atom_id}"} if self.kind in ENTITY_KINDS else set())

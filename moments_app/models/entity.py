@@ -1,91 +1,138 @@
 """Tasks, goals and problems of a person, and the links between them."""
 
 import uuid
-from typing import Self
+from datetime import datetime
+from typing import Any, ClassVar, Self, cast
 
-from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Q
 
-from sessions_app.lexemes import VERSION
-from sessions_app.models import Session, UserProfile
-from sessions_app.models.searched import Searched, SearchedQuerySet
+from moments_app.models.atom import CHANGED, DROPPED, ENTITIES, ENTITY_KINDS, MemoryAtom, MemoryAtomQuerySet, hash_of_id
+from moments_app.models.stream import MemoryStream
+from sessions_app.models import UserProfile
+
+_OPEN = (MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED)
+_SHOWN = (*_OPEN, MemoryAtom.State.ENDED)
+# The condition for statements that are open entities. Its first two terms are the condition of the index.
+OPEN_SQL = (
+    "kind IN ('task', 'goal', 'problem') AND NOT is_candidate AND state IN ('active', 'absorbed') AND NOT is_wrong"
+)
 
 
-class EntityQuerySet(SearchedQuerySet["Entity"]):
-    def open(self) -> Self:
-        return self.filter(status=Entity.Status.OPEN)
+class EntityKind(models.TextChoices):
+    TASK = "task"
+    GOAL = "goal"
+    PROBLEM = "problem"
+
+
+class EntityStatus(models.TextChoices):
+    OPEN = "open"
+    DONE = "done"
+    DROPPED = DROPPED
+
+
+class EntityQuerySet(MemoryAtomQuerySet):
+    def shown(self) -> Self:
+        """Leave out statements of other kinds, of shards, and withdrawn ones."""
+        shown = self.filter(kind__in=ENTITY_KINDS, is_candidate=False, user__isnull=False)
+        return shown.filter(state__in=_SHOWN, is_wrong=False)
+
+    def with_status(self, status: str) -> Self:
+        if status == EntityStatus.OPEN:
+            return self.filter(state__in=_OPEN)
+        ended = self.filter(state=MemoryAtom.State.ENDED)
+        return ended.filter(value=DROPPED) if status == EntityStatus.DROPPED else ended.exclude(value=DROPPED)
 
     def latest_first(self) -> Self:
-        return self.order_by("-updated_at", "-id")
+        return self.order_by(CHANGED.desc(), "-id")
 
 
-class Entity(Searched):
-    """A task, goal or problem of a person."""
+class EntityManager(models.Manager.from_queryset(EntityQuerySet)):  # type: ignore[misc]
+    def get_queryset(self) -> EntityQuerySet:
+        return cast(EntityQuerySet, super().get_queryset()).shown()
 
-    SEARCHED = ("title", "body")
 
-    class Kind(models.TextChoices):
-        TASK = "task"
-        GOAL = "goal"
-        PROBLEM = "problem"
+class Entity(MemoryAtom):
+    """A statement that is a task, a goal or a problem of a person.
 
-    class Status(models.TextChoices):
-        OPEN = "open"
-        DONE = "done"
-        DROPPED = "dropped"
+    The first line of its text is the title, and the rest is the body.
+    """
 
-    entity_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
-    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="entities", db_index=False)
-    kind = models.CharField(max_length=16, choices=Kind)
-    title = models.CharField(max_length=255)
-    body = models.TextField(blank=True)
-    status = models.CharField(max_length=16, choices=Status, default=Status.OPEN)
-    due_at = models.DateTimeField(null=True, blank=True)
-    source_session = models.ForeignKey(
-        Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="entities"
-    )
-    written_by = models.CharField(
-        max_length=255,
-        blank=True,
-        default="",
-        db_default="",
-        editable=False,
-        help_text="The API key that added the entity (key:…). Blank if unknown.",
-    )
-    external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
-        max_length=255,
-        null=True,
-        blank=True,
-        editable=False,
-        help_text="The client's own id for the entity. Blank if the client gave none.",
-    )
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
-
-    objects = EntityQuerySet.as_manager()
+    objects: ClassVar[EntityManager] = EntityManager()
 
     class Meta:
+        proxy = True
         verbose_name_plural = "entities"
-        constraints = [
-            models.UniqueConstraint(
-                fields=["user", "external_id"],
-                condition=Q(external_id__isnull=False),
-                name="entity_external_id_unique_of_person",
-            ),
-        ]
-        indexes = [
-            models.Index(fields=["user", "status", "-updated_at", "-id"], name="entity_user_latest"),
-            GinIndex(fields=["search_vector"], name="entity_search"),
-            models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="entity_unindexed"),
-        ]
 
     def __str__(self) -> str:
         return self.title
 
+    @classmethod
+    def written(cls, stream: MemoryStream, title: str, body: str = "", **columns: Any) -> Self:
+        """Return a new entity that a client wrote.
+
+        Args:
+            stream: the person's list (`MemoryStreamQuerySet.ensure_list`).
+        """
+        columns = {"atom_id": uuid.uuid4(), "user_id": stream.user_id} | columns
+        return cls(
+            stream=stream,
+            atom_type=cls.Type.FACT,
+            content=text_of(title, body),
+            content_hash=hash_of_id(columns["atom_id"]),
+            **columns,
+        )
+
+    @property
+    def entity_id(self) -> uuid.UUID:
+        return self.atom_id
+
+    @property
+    def title(self) -> str:
+        return self.content.partition("\n")[0]
+
+    @property
+    def body(self) -> str:
+        return self.content.partition("\n")[2]
+
+    @property
+    def status(self) -> EntityStatus:
+        if self.state != self.State.ENDED:
+            return EntityStatus.OPEN
+        return EntityStatus.DROPPED if self.value == DROPPED else EntityStatus.DONE
+
+    @property
+    def status_in_words(self) -> str:
+        return self.status.label.lower()
+
+    @property
+    def is_written(self) -> bool:
+        """True if a client or operator wrote it, instead of an engine that read turns."""
+        return not self.engine and not self.source_message_ids
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it was said or written, or ended, whichever is later."""
+        return max(self.formed_at, self.ended_at or self.formed_at)
+
     @property
     def uri(self) -> str:
-        return f"rem://entities/{self.entity_id}"
+        return f"{ENTITIES}{self.atom_id}"
+
+
+def text_of(title: str, body: str) -> str:
+    """Return the text of a statement with this title and body. A title has only one line."""
+    line = " ".join(title.splitlines())
+    return f"{line}\n{body}" if body else line
+
+
+def ending(status: str, at: datetime, by: str) -> dict[str, Any]:
+    """Return the columns of an entity with this status since a time."""
+    if status == EntityStatus.OPEN:
+        held = {"state": MemoryAtom.State.ACTIVE, "valid_until": None, "ended_at": None, "ended_by": ""}
+        return held | {"value": "", "is_wrong": False, "replaced_by": None, "end_message_ids": []}
+    ended = {"state": MemoryAtom.State.ENDED, "valid_until": at, "ended_at": at, "ended_by": by}
+    return ended | {"value": DROPPED if status == EntityStatus.DROPPED else ""}
 
 
 class EntityLink(models.Model):

@@ -6,7 +6,7 @@ former values are stored here too.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Self
 
@@ -253,12 +253,13 @@ class RetractedItem(models.Model):
         kept = {"model": self.model, "pk": self.object_pk, "fields": self.data}
         return next(serializers.deserialize("python", [kept], ignorenonexistent=True))
 
-    def address(self) -> str:
+    def addresses(self) -> Collection[str]:
+        """Return the addresses of the row in contexts."""
         row: Any = self.table()
         for column in row._meta.concrete_fields:
             if column.name in self.data:
                 setattr(row, column.attname, self.data[column.name])
-        return str(row.uri)
+        return getattr(row, "uris", {row.uri})
 
 
 def _stored(row: models.Model) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from moments_app.models.atom import MemoryAtom
 
 # The columns of a statement that its history shows. The others contain primary keys.
-SHOWN = ("content", "kind", "state", "formed_at", "valid_from", "valid_until", "is_wrong", "is_pinned")
+SHOWN = ("content", "kind", "state", "formed_at", "valid_from", "valid_until", "due_at", "is_wrong", "is_pinned")
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,14 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         insert_if_missing(MemoryStream(**scope, **asdict(USER_DEFAULTS)))
         return self.get(**scope)
 
+    def lists(self) -> Self:
+        """Return the streams of the tasks, goals and problems that clients wrote."""
+        return self.filter(stream_type=MemoryStream.Type.USER, agent_id="")
+
+    def ensure_list(self, user: UserProfile) -> "MemoryStream":
+        """Return the stream of the tasks, goals and problems that clients wrote for a person."""
+        return self.ensure_of_person(user, "")
+
 
 class MemoryStream(models.Model):
     """A unit of evolving memory; see the module's docstring."""

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource
+from moments_app.models.atom import ENTITIES
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.provenance import Provenance, declared
@@ -22,7 +23,7 @@ SESSIONS = "rem://sessions/"
 NAMES = {
     "rem://moments/key/": "the moment {}",
     "rem://atoms/": "an item",
-    "rem://entities/": "a task, goal or problem",
+    ENTITIES: "a task, goal or problem",
     "rem://streams/": "a memory text",
     "rem://prompts/": "the prompt {}",
     "rem://users/": "the profile",
@@ -96,6 +97,7 @@ class Pages:
         site, own = Q(application=None), Q(application=user.application_id)
         found = [
             *(self._of_table(table, user) for table in declared() if table.address),
+            self._rows(ENTITIES, Entity.objects.for_user(user), "atom_id"),
             # The application's own prompts come last, so they replace the global ones.
             self._rows("", PromptResource.objects.filter(site), "uri", among="rem://prompts/"),
             self._rows("", PromptResource.objects.filter(own), "uri", among="rem://prompts/"),

@@ -10,7 +10,6 @@ from moments_app.models import (
     CorrectedTurn,
     Correction,
     EngineCall,
-    Entity,
     EntityLink,
     EpisodeDraft,
     FactEmbedding,
@@ -42,9 +41,11 @@ from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
+    FORMER_FIELDS,
     About,
     AtomText,
     Before,
+    FormerEntity,
     Labels,
     MomentKey,
     Number,
@@ -80,6 +81,7 @@ OF_RETRACTION = "it records retractions"
 BLANK = {field.name: field.get_default() for field in Episode._meta.local_fields if field.blank}
 # Values for facts in exports made before facts had times.
 UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
+UNTIMED["due_at"] = None
 UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
 UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
 # Values for facts in exports made before facts had kinds. Both kinds are derived again from the text.
@@ -171,12 +173,12 @@ declare(
         MemoryAtom,
         File(
             "atoms",
-            about="facts and observations in the streams, and the lines of the streams' texts. `merged_into` names the "
-            "line that contains an observation",
+            about="facts and observations in the streams, also tasks, goals and problems; and the lines of the "
+            "streams' texts. `merged_into` names the line that contains an observation",
             fields="atom_id stream_id atom_type content state merged_into position consolidated_at formed_at "
             "created_at is_pinned access_count last_accessed_at session_id source_sequences related_users engine "
             "subject attribute value valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at "
-            "confidence worth external_id kind about_kind about speaker",
+            "confidence worth external_id kind about_kind about speaker due_at",
             columns=(
                 About(),
                 stream(),
@@ -203,6 +205,16 @@ declare(
             columns=(NotRestored("shard", "stream__name"), NotRestored("agent_id", "stream__agent_id")),
             rows=MemoryAtom.objects.in_shards_from,
             is_restored=False,
+        ),
+        File(
+            "entities",
+            about="tasks, goals and problems",
+            fields=f"entity_id kind {' '.join(FORMER_FIELDS)} due_at session_id created_at external_id",
+            columns=(FormerEntity(), session_of("source_session", is_optional=True)),
+            types=FORMER_FIELDS | {"kind": Literal["task", "goal", "problem"]},
+            missing={"external_id": None},
+            key=("entity_id",),
+            is_former=True,
         ),
         address=("rem://atoms/", "atom_id"),
         made_of=("source_session", "source_message_ids", "job", "written_by", "parts"),
@@ -286,26 +298,12 @@ declare(
         left_alone="it refers to places in turns, and the turns stay in the transcript",
     ),
     Provenance(
-        Entity,
-        File(
-            "entities",
-            about="tasks, goals and problems",
-            fields="entity_id kind title body status due_at session_id created_at updated_at external_id",
-            columns=(PublicId("entity_id"), session_of("source_session", is_optional=True)),
-            missing={"external_id": None},
-            key=("entity_id",),
-        ),
-        address=("rem://entities/", "entity_id"),
-        made_of=("written_by",),
-        is_withdrawn=True,
-    ),
-    Provenance(
         EntityLink,
         File(
             "entity_links",
             about="links between tasks, goals and problems",
             fields="from_entity to_entity relation",
-            columns=tuple(NameOf(end, end, Entity, "entity_id") for end in ("from_entity", "to_entity")),
+            columns=tuple(NameOf(end, end, MemoryAtom, "atom_id") for end in ("from_entity", "to_entity")),
             may_be_there=True,
         ),
         made_of=("from_entity", "to_entity"),

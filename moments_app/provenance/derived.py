@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, cast
 
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import Exists, ForeignKey, Min, Model, OuterRef, Q, QuerySet
 
 from moments_app.models import (
     Correction,
-    Entity,
     EpisodeDraft,
     Job,
     KnownPerson,
@@ -70,7 +70,7 @@ class InStreams:
 
     def addresses(self) -> set[str]:
         """Return the addresses of the items in contexts."""
-        return {atom.uri for atom in self.atoms} | {stream.uri for stream in self.streams}
+        return {uri for atom in self.atoms for uri in atom.uris} | {stream.uri for stream in self.streams}
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
     """Return the atoms from the turns, and other results of the same calls, except those that an operator pinned."""
     own = session.atoms.order_by("pk")
     if is_whole:
-        return list(own)
+        return [atom for atom in own if not atom.is_listed]
     return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
 
 
@@ -335,7 +335,7 @@ def _deleted(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:
 # --- rows of other tables, by the sources that the table declares ---
 
 # This module, `retract.py` and `undo.py` have rules for these tables.
-WITH_RULES = {Correction, Entity, EpisodeDraft, KnownPerson, MemoryAtom, Message, Moment, StatementChange, Summary}
+WITH_RULES = {Correction, EpisodeDraft, KnownPerson, MemoryAtom, Message, Moment, StatementChange, Summary}
 
 
 def tables_without_rules() -> list[Provenance]:
@@ -370,7 +370,12 @@ def _has_source(table: Provenance, sources: Mapping[type[Model], Collection[int]
     for name in table.made_of:
         column = table.model._meta.get_field(name)
         if isinstance(column, ForeignKey):
-            has |= Q(**{f"{name}__in": sources.get(column.related_model, ())})
+            has |= Q(**{f"{name}__in": sources.get(_table_of(column), ())})
         elif isinstance(column, ArrayField) and user:  # primary keys of turns
             has |= Q(**{f"{name}__overlap": list(sources.get(Message, ())), table.person: user})
     return has
+
+
+def _table_of(column: ForeignKey[Any, Any]) -> type[Model]:
+    """Return the model of the table that a column refers to. The column may name a proxy of the model."""
+    return cast("type[Model]", column.related_model._meta.concrete_model)

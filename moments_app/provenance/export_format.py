@@ -3,10 +3,10 @@
 import uuid
 from collections import defaultdict
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.conf import settings
-from pydantic import AfterValidator, Field, PositiveInt, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from moments_app.context.receipts import KeptContext
@@ -20,8 +20,9 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.models.atom import ABOUT, content_hash
+from moments_app.models.atom import ABOUT, content_hash, hash_of_id
 from moments_app.models.embedding import ask_to_embed
+from moments_app.models.entity import EntityStatus, ending, text_of
 from moments_app.models.stored_item import END, LABELS_MAX, NAMESPACE_MAX, labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts
 from moments_app.recall.count_words import CountWords
@@ -29,10 +30,12 @@ from moments_app.streams.edit_profile import pin_text
 from moments_app.streams.known_people import link_all
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.people.export_format import Column, Exporting, Line, Model, Name, NameOf, Restored
+from sessions_app.people.export_format import Column, Exporting, Line, Model, Name, NameOf, PublicId, Restored
 from sessions_app.people.import_user import Importing
 
 REQUESTED_BY = "import_user"
+# Fields of a task, goal or problem in older exports that are no columns of a statement, with their types.
+FORMER_FIELDS = {"title": str, "body": str, "status": Literal["open", "done", "dropped"], "updated_at": AwareDatetime}
 
 
 # --- fields ---
@@ -214,10 +217,37 @@ class AtomText(Column):
     """The text of an atom, whose hash identifies duplicates in a stream; and its kind in older exports."""
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        lists = set(MemoryStream.objects.lists().filter(user=importing.user).values_list("pk", flat=True))
         for row in rows:
-            row.columns["content_hash"] = content_hash(row.line[self.name])
+            is_listed = row.columns["stream_id"] in lists
+            text, atom_id = row.line[self.name], row.columns["atom_id"]
+            row.columns["content_hash"] = hash_of_id(atom_id) if is_listed else content_hash(text)
             row.columns["kind"] = row.line["kind"] or kind_of(row.line[self.name])
         return rows
+
+
+class FormerEntity(Column):
+    """The id of a task, goal or problem in older exports, which becomes a statement with the other fields."""
+
+    type, is_column = uuid.UUID, False
+
+    def __init__(self) -> None:
+        super().__init__("entity_id", "atom_id")
+        self._id = PublicId("atom_id")
+
+    def belongs_to(self, model: Model) -> None:
+        self._id.belongs_to(model)
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        stream = MemoryStream.objects.ensure_list(importing.user)
+        for row in rows:
+            atom_id = row.columns["atom_id"] = row.line["atom_id"] = row.line[self.name]
+            title, body, status, changed = (row.columns.pop(name) for name in FORMER_FIELDS)
+            is_open = status == EntityStatus.OPEN
+            row.columns |= {"stream": stream, "atom_type": MemoryAtom.Type.FACT, "content": text_of(title, body)}
+            row.columns |= {"content_hash": hash_of_id(atom_id), **ending(status, changed, "")}
+            row.columns["formed_at"] = changed if is_open else row.columns["created_at"]
+        return self._id.read(rows, importing)
 
 
 # --- after rows are restored ---

@@ -1,4 +1,4 @@
-"""Retract directly written items, tasks, goals and problems. They have no source turns: they are sources themselves.
+"""Retract directly written items. They have no source turns: they are sources themselves.
 
 Dependent rows are withdrawn with them, as with turns: the texts of their stream since the first consolidation that
 received one of them, releases of them, and the links of an entity. `undo_retraction` restores all of it. The items
@@ -13,9 +13,8 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
-from moments_app.models import Entity, MemoryAtom, MemoryStream, Retraction
+from moments_app.models import MemoryAtom, MemoryStream, Retraction
 from moments_app.models.atom import MemoryAtomQuerySet
-from moments_app.models.entity import EntityQuerySet
 from moments_app.provenance.derived import Derived, InStreams, in_streams
 from moments_app.provenance.remake import refresh
 from moments_app.provenance.repeated import Answer, Retracted
@@ -34,7 +33,6 @@ from moments_app.provenance.retract import (
     log_event,
     retract_answers,
     withdraw_in_streams,
-    withdraw_rows,
 )
 from sessions_app.models import UserProfile
 
@@ -46,7 +44,7 @@ class Named:
     """The items to retract: by their ids, or by their writer.
 
     Args:
-        atom_ids, entity_ids: public ids.
+        atom_ids, entity_ids: public ids; of tasks, goals and problems in either.
         written_by: the writer as recorded in items: `key:…` or `operator:…`.
     """
 
@@ -62,13 +60,7 @@ class Named:
         """Return the named items; for a shard, those that all its users see."""
         whose = Q(user=owner) if isinstance(owner, UserProfile) else Q(user=None, stream=owner)
         own = MemoryAtom.objects.filter(whose).written_directly().order_by("pk")
-        return own.filter(written_by=self.written_by) if self.written_by else own.filter(atom_id__in=self.atom_ids)
-
-    def entities(self, owner: Owner) -> EntityQuerySet:
-        """Return the named tasks, goals and problems; a shard has none."""
-        own = Entity.objects.for_user(owner) if isinstance(owner, UserProfile) else Entity.objects.none()
-        own = own.order_by("pk")
-        return own.filter(written_by=self.written_by) if self.written_by else own.filter(entity_id__in=self.entity_ids)
+        return own.filter(written_by=self.written_by) if self.written_by else own.filter(atom_id__in=self.ids)
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,6 @@ class ItemsPreview:
         answers: answers that repeat the items.
         derived: the items with their dependent rows.
         of_answers: the rows that depend on the answers.
-        entities: the tasks, goals and problems to retract.
     """
 
     items: int
@@ -93,7 +84,6 @@ class ItemsPreview:
     answers: list[Answer]
     derived: InStreams
     of_answers: list[Derived]
-    entities: list[Entity]
 
 
 @dataclass(frozen=True)
@@ -101,16 +91,15 @@ class _Found:
     """Directly written items with their dependent rows."""
 
     items: list[MemoryAtom]
-    entities: list[Entity]
     derived: InStreams
 
     @property
-    def count(self) -> int:
-        return len(self.items) + len(self.entities)
+    def entity_ids(self) -> list[uuid.UUID]:
+        return [item.atom_id for item in self.items if item.is_listed]
 
     def withdrawn(self, answers: Iterable[Derived] = ()) -> dict[str, int]:
         """Count the rows that would be withdrawn, also with some answers, by kind."""
-        entities = {"entities": len(self.entities)} if self.entities else {}
+        entities = {"entities": len(self.entity_ids)} if self.entity_ids else {}
         return counts_of([self.derived, *answers]) | entities
 
 
@@ -127,14 +116,13 @@ def preview_items(owner: Owner, named: Named, *, leave: Collection[str] = ()) ->
     answers = _answers(owner, found)
     parts = found_in(by_session(answers, leave))
     return ItemsPreview(
-        items=found.count,
+        items=len(found.items),
         turns=sum(part.turns.count() for part in parts),
         withdrawn=found.withdrawn(parts),
         engine_calls=consolidations([found.derived, *parts]) + calls_of(parts),
         answers=answers,
         derived=found.derived,
         of_answers=parts,
-        entities=found.entities,
     )
 
 
@@ -161,14 +149,13 @@ def retract_items(
     found = _found(owner, named)
     retraction = Retraction.objects.create(
         **whose,
-        item_ids=[item.atom_id for item in found.items],
-        entity_ids=[entity.entity_id for entity in found.entities],
+        item_ids=[item.atom_id for item in found.items if not item.is_listed],
+        entity_ids=found.entity_ids,
         reason=reason,
         requested_by=requested_by,
-        result={"turns": 0, "items": found.count, "withdrawn": found.withdrawn()},
+        result={"turns": 0, "items": len(found.items), "withdrawn": found.withdrawn()},
     )
     withdraw_in_streams(retraction, found.derived)
-    withdraw_rows(retraction, [found.entities])
     refresh(retraction, found.derived.streams)
     log_event("memory_retracted", retraction, requested_by)
     retract_answers(retraction, answers)
@@ -179,13 +166,12 @@ def _answers(owner: Owner, found: _Found) -> list[Answer]:
     """Return the answers that repeat items of a person. Answers that repeat items of a shard are not searched for."""
     if not isinstance(owner, UserProfile):
         return []
-    rows: list[MemoryAtom | Entity] = [*found.items, *found.entities]
     said = Retracted(
         user=owner,
-        texts=[getattr(row, name) for row in rows for name in row.SEARCHED],
+        texts=[item.content for item in found.items],
         turns=(),
-        since=min(row.created_at for row in rows),
-        served=found.derived.addresses() | {owner.uri} | {entity.uri for entity in found.entities},
+        since=min(item.created_at for item in found.items),
+        served=found.derived.addresses() | {owner.uri},
         shown={},
     )
     return answers_to(said)
@@ -202,16 +188,15 @@ def _locked(owner: Owner) -> dict[str, Any]:
 
 def _found(owner: Owner, named: Named) -> _Found:
     items = list(named.atoms(owner)[: MAX_TURNS + 1])
-    entities = list(named.entities(owner)[: MAX_TURNS + 1])
-    missing = named.ids - {item.atom_id for item in items} - {entity.entity_id for entity in entities}
-    if missing or not (items or entities):
+    missing = named.ids - {item.atom_id for item in items}
+    if missing or not items:
         which = f"item {min(missing)}" if missing else "item of this writer"
         raise CannotRetract(
             f"There is no {which} that was written directly. To retract an item learned from turns, retract the turns."
         )
-    if len(items) + len(entities) > MAX_TURNS:
+    if len(items) > MAX_TURNS:
         raise CannotRetract(
             f"There are more than {MAX_TURNS} items, which is the limit. Retract fewer items at a time."
         )
     user = owner if isinstance(owner, UserProfile) else None
-    return _Found(items, entities, in_streams(items, user=user, beside={Entity: [entity.pk for entity in entities]}))
+    return _Found(items, in_streams(items, user=user, beside={}))

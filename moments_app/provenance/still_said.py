@@ -10,7 +10,7 @@ from django.utils.text import capfirst
 from moments_app.context.assemble import ContextRequest, Envelope, assembled
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.receipts import KeptContext
-from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, RetractedItem, Retraction
+from moments_app.models import ContextReceipt, Job, MemoryAtom, MemoryStream, RetractedItem, Retraction
 from moments_app.provenance.repeated import Retracted, Sentences
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
@@ -90,8 +90,7 @@ def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
     """Return the retracted text: turns of a session, or directly written items."""
     served = {address for each in (retraction, *retraction.consequences()) for address in _addresses(each)}
     if retraction.session is None:
-        items = [(item, table) for table in (MemoryAtom, Entity) for item in _written(retraction, table)]
-        texts = [item.data[name] for item, table in items for name in table.SEARCHED]
+        texts = [item.data["content"] for item in _written(retraction)]
         return Retracted(user=user, texts=texts, turns=(), since=user.created_at, served=served, shown={})
     turns = list(retraction.turns().order_by("sequence"))
     return Retracted(
@@ -109,7 +108,7 @@ def _addresses(retraction: Retraction) -> Iterator[str]:
     for table in declared():
         if hasattr(table.model, "uri"):
             for item in retraction.items.withdrawn(table.model):
-                yield item.address()
+                yield from item.addresses()
     if retraction.session is not None:
         for turn in retraction.turns():
             yield f"rem://sessions/{retraction.session.session_id}/messages/{turn.sequence}"
@@ -125,9 +124,9 @@ def _addresses_of_texts(retraction: Retraction, user: UserProfile) -> set[str]:
     return found
 
 
-def _written(retraction: Retraction, table: type[MemoryAtom | Entity]) -> list[RetractedItem]:
-    """Return the withdrawn rows of a table without lines of texts, which also have other sources."""
-    return [item for item in retraction.items.withdrawn(table) if item.data.get("position") is None]
+def _written(retraction: Retraction) -> list[RetractedItem]:
+    """Return the withdrawn statements without lines of texts, which also have other sources."""
+    return [item for item in retraction.items.withdrawn(MemoryAtom) if item.data.get("position") is None]
 
 
 def _questions(retraction: Retraction, said: Retracted, sentences: Sentences) -> Iterator[Question]:

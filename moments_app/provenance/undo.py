@@ -21,7 +21,6 @@ from moments_app.models import (
     Contradiction,
     CorrectedTurn,
     Correction,
-    Entity,
     EpisodeDraft,
     Job,
     KnownPerson,
@@ -168,7 +167,6 @@ def _ignorable_requesters(retraction: Retraction) -> list[str]:
 def _put_back_all(retraction: Retraction, cause: Cause) -> None:
     if retraction.item_ids is not None:
         _put_streams_back(retraction, cause)
-        retraction.items.put_back(Entity)
         refresh(retraction, _streams_of(retraction))
     else:
         assert retraction.session is not None  # otherwise it was refused

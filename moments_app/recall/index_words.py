@@ -95,7 +95,7 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
 
 
 def tables() -> Iterator[type[Searched]]:
-    return (model for model in apps.get_models() if issubclass(model, Searched))
+    return (model for model in apps.get_models() if issubclass(model, Searched) and not model._meta.proxy)
 
 
 def _batches(table: type[Searched]) -> Iterator[int]:

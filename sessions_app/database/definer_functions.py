@@ -28,7 +28,6 @@ _VECTORS = "user_id model_id source_id vector said_at"
 _NEEDED = (
     ("sessions_app_message", "SELECT", f"{_SEARCHED} created_at kind role retracted_at"),
     ("moments_app_moment", "SELECT", f"{_SEARCHED} ends_at"),
-    ("moments_app_entity", "SELECT", f"{_SEARCHED} status updated_at"),
     (
         "moments_app_memoryatom",
         "SELECT",

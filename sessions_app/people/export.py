@@ -73,7 +73,7 @@ def _write_export(user_id: str, file: IO[bytes], application: int) -> Counter[st
         if user is None:
             raise UserProfile.DoesNotExist(f"There is no user {user_id!r}.")
         exporting = Exporting(user)
-        files = [(one, provenance) for provenance in declared() for one in provenance.files]
+        files = [(one, provenance) for provenance in declared() for one in provenance.files if not one.is_former]
         export.writestr("README.txt", README.format(files="\n".join(f"{one.path}: {one.about}" for one, _ in files)))
         manifest = {"format": FORMAT, "version": VERSION, "exported_at": timezone.now()}
         export.writestr("manifest.json", json.dumps(manifest, default=plain))

@@ -183,6 +183,7 @@ class File:
         lines: Yields the lines, if they don't come from the table alone.
         is_restored: Whether an import restores it.
         is_newer: Whether the file is missing in older exports.
+        is_former: Whether only older exports have the file.
         may_be_there: Whether to skip rows that violate a unique constraint.
         after: Called after each batch of restored rows.
         at_end: Called after all rows are restored.
@@ -202,6 +203,7 @@ class File:
     lines: "Callable[[File, Exporting], Iterator[Line]] | None" = None
     is_restored: bool = True
     is_newer: bool = False
+    is_former: bool = False
     may_be_there: bool = False
     after: "Callable[[list[Restored], Importing], None] | None" = None
     at_end: "Callable[[Importing], None] | None" = None

@@ -61,7 +61,7 @@ class ExportFile:
 
     def rows(self, file: File) -> Iterator[Restored]:
         """Yield the lines of a file as rows to restore. Raise NotAnExport if the file or a line is not valid."""
-        if file.is_newer and not self.has(file.path):
+        if (file.is_newer or file.is_former) and not self.has(file.path):
             return
         for line, weight in self.lines(file.path, file.shape):
             row = file.restored(line)

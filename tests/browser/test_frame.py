@@ -12,6 +12,7 @@ from moments_app.models import Entity
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.browser.conftest import PHONE
+from tests.support.entities import make_entity
 from tests.support.pages import change_url, list_url
 from tests.support.transcript import talk
 
@@ -175,7 +176,7 @@ def test_a_list_can_be_paged(tab: Page) -> None:
 
 
 def test_a_form_can_be_filled_in_with_the_calendar(tab: Page, ada: UserProfile) -> None:
-    task = Entity.objects.create(user=ada, kind="task", title="Order felt")
+    task = make_entity(ada, "Order felt")
     tab.goto(change_url(task))
     tab.get_by_title("Choose a Date").click()
     tab.locator(".calendarbox").get_by_role("link", name="Today").click()

@@ -70,6 +70,32 @@ UPDATE moments_app_memorystream stream
 SET consolidated_content = E'Ada owns one anvil.\\nNever call Ada.\\n\\nAda owns two tools.'
 FROM moments_app_streamversion version WHERE version.id = 902 AND stream.id = version.stream_id;
 """
+# Tasks and goals with a link, as earlier releases stored them, and a goal with a link that a retraction keeps.
+ENTITIES = """
+INSERT INTO moments_app_entity (id, entity_id, user_id, kind, title, body, status, due_at, source_session_id,
+    written_by, external_id, created_at, updated_at)
+SELECT number, ('00000000-0000-0000-0000-000000000' || number)::uuid, session.user_id, kind, entity.title, '',
+    entity.status, '2026-04-01', session.id, 'key:abc', number, '2026-03-02', '2026-03-03'
+FROM sessions_app_session session, (VALUES
+    (801, 'task', E'Buy\nrope.', 'open'), (802, 'goal', 'Sail.', 'done'), (803, 'task', 'Buy a flag.', 'dropped')
+) AS entity (number, kind, title, status) WHERE session_id = 'ada-0';
+INSERT INTO moments_app_entitylink (user_id, from_entity_id, to_entity_id, relation)
+SELECT user_id, 801, 802, 'blocks' FROM moments_app_entity WHERE id = 801;
+INSERT INTO moments_app_retraction (id, retraction_id, user_id, item_ids, entity_ids, reason, requested_by, result,
+    waiting, created_at)
+SELECT 801, gen_random_uuid(), user_id, '{}', '{00000000-0000-0000-0000-000000000804}', 'planted', 'key:abc',
+    '{"turns": 0, "items": 1, "withdrawn": {}}', '{}', '2026-03-04'
+FROM moments_app_entity WHERE id = 801;
+INSERT INTO moments_app_retracteditem (retraction_id, user_id, model, object_pk, is_rewritten, data)
+SELECT 801, user_id, 'moments_app.' || model, pk, false, data || jsonb_build_object('user', user_id)
+FROM moments_app_entity, (VALUES
+    ('entity', 804, '{"entity_id": "00000000-0000-0000-0000-000000000804", "kind": "goal", "title": "Own a boat.",
+      "body": "A red one.", "status": "open", "due_at": null, "source_session": null, "written_by": "key:abc",
+      "external_id": null, "created_at": "2026-03-02T08:00:00+00:00", "updated_at": "2026-03-03T08:00:00+00:00"
+      }'::jsonb),
+    ('entitylink', 804, '{"from_entity": 801, "to_entity": 804, "relation": "part_of"}')
+) AS item (model, pk, data) WHERE id = 801;
+"""
 
 
 @pytest.fixture(params=STATES)
@@ -85,6 +111,7 @@ def upgraded(
             cursor.execute(USAGE)
             cursor.execute(LINES)
             cursor.execute(TEXTS)
+            cursor.execute(ENTITIES)
         connection.close()  # discards the session settings of the SQL
         call_command("migrate", verbosity=0)
         assert {part for part in differences(schema(), newest) if OF_A_MODEL not in part} == set()
@@ -100,6 +127,7 @@ def test_row_33_data_of_every_earlier_state_can_be_searched_and_extended(upgrade
 
     _assert_profile_is_of_statements(api)
     _assert_texts_are_of_statements(api)
+    _assert_entities_are_statements(api)
     found = search(api, "When does the ferry leave?")
     assert "Thursdays at seven" in found[0]["content"]
     if state in WITH_VECTORS:
@@ -163,3 +191,32 @@ def _assert_texts_are_of_statements(api: Api) -> None:
     undone = api.post(f"{path}/undo", user_id="ada").json()
     assert undone["consolidated_content"] == "Never call Ada."
     assert stream.atoms.waiting().filter(pk__in=parts).count() == 4
+
+
+def _assert_entities_are_statements(api: Api) -> None:
+    listed = {one["title"]: one for one in api.get("entities", user_id="ada").json()["entities"]}
+    assert listed["Paint the lighthouse"]["body"] == "All railings."
+    rope, sail, flag = (listed[title] for title in ("Buy rope.", "Sail.", "Buy a flag."))
+    expected = {
+        "entity_id": "00000000-0000-0000-0000-000000000801",
+        "external_id": "801",
+        "due_at": "2026-04-01T00:00:00Z",
+        "session_id": "ada-0",
+        "written_by": "key:abc",
+        "created_at": "2026-03-02T00:00:00Z",
+        "updated_at": "2026-03-03T00:00:00Z",
+    }
+    assert rope | expected == rope
+    assert [one["status"] for one in (rope, sail, flag)] == ["open", "done", "dropped"]
+    assert {one["updated_at"] for one in (sail, flag)} == {expected["updated_at"]}
+    links = f"entities/{rope['entity_id']}/links"
+    ends = [(one["relation"], one["to_entity_id"]) for one in api.get(links, user_id="ada").json()["links"]]
+    assert ends == [("blocks", sail["entity_id"])]
+    [made] = api.get("retractions", user_id="ada").json()["retractions"]
+    assert api.post(f"retractions/{made['retraction_id']}/undo", user_id="ada").status_code == 200
+    boat = api.get(f"entities/{made['entity_ids'][0]}", user_id="ada").json()
+    assert (boat["title"], boat["body"], boat["status"]) == ("Own a boat.", "A red one.", "open")
+    assert [one["to_entity_id"] for one in api.get(links, user_id="ada").json()["links"]] == [
+        sail["entity_id"],
+        boat["entity_id"],
+    ]

@@ -19,7 +19,7 @@ from moments_app.interfaces.chat.request import ChatSession
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.interfaces.mcp.server import prompt_text
-from moments_app.models import Entity, MemoryAtom, MemoryStream, PromptResource
+from moments_app.models import MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.recall.count_words import CountInput, count
@@ -34,6 +34,7 @@ from sessions_app.row_security import ROLE, acting_for, allow_shared_changes
 from sessions_app.transcript import spool
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
+from tests.support.entities import make_entity
 from tests.support.jobs import build, work_off
 from tests.support.reach import QUERY, reached
 from tests.support.streams import candidate, fold, note, shard
@@ -73,7 +74,7 @@ def furnish(word: str, application: int) -> None:
     session = append(ada, "s1", said * 6).session
     UserProfile.objects.filter(pk=ada.pk).update(summary=f"Likes {word}.")
     build(session)
-    Entity.objects.create(user=ada, kind="task", title=f"Buy {word}")
+    make_entity(ada, f"Buy {word}")
     kilns = shard("kilns", "default", application_id=application, pinned_content=word)
     for number in range(6):
         note(kilns, f"Support number {number} for a patient is {word}.")

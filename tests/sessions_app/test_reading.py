@@ -18,6 +18,7 @@ from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.event import NOTE_READING_SQL, READ_EVERY, USER_EXPORTED, USER_READ
 from sessions_app.people.erase import erase_user
+from tests.support.entities import make_entity
 from tests.support.jobs import build
 from tests.support.operator import operator
 from tests.support.pages import page
@@ -108,7 +109,7 @@ class TestLists:
     def test_row_35_a_list_is_recorded_for_the_people_whose_rows_it_shows(self, eve: Client, ada: UserProfile) -> None:
         bo = UserProfile.objects.ensure("bo")
         for person in (ada, bo):
-            Entity.objects.create(user=person, kind="task", title=f"Order felt for {person}")
+            make_entity(person, f"Order felt for {person}")
         eve.get(list_url(Entity, q="ada"))
         assert read() == [("ada", "tasks and goals")]
         eve.get(list_url(Entity))
@@ -145,7 +146,7 @@ class TestHowOften:
 
         for number in range(30):
             person = UserProfile.objects.ensure(f"person-{number}")
-            Entity.objects.create(user=person, kind="task", title="Order felt")
+            make_entity(person, "Order felt")
         assert len(statements()) == 1 and len(read()) == 30
         assert len(statements()) == 1 and len(read()) == 30
 

@@ -20,7 +20,6 @@ from moments_app.models import (
     ContextReceipt,
     EmbeddingModel,
     EngineCall,
-    Entity,
     EntityLink,
     FailureGroup,
     Job,
@@ -51,6 +50,7 @@ from sessions_app.people.erase import Erased
 from sessions_app.security.secret_key import new_context_id
 from sessions_app.security.staff import invite
 from sessions_app.transcript.append import NewMessage, append
+from tests.support.entities import make_entity
 from tests.support.jobs import build
 from tests.support.streams import fold, note, shard, written
 from tests.support.transcript import talk
@@ -125,8 +125,8 @@ def _remember(session: Session, job: Job) -> None:
         note(stream, f"The jack of key {number} sticks.", source_session=session, job=job)
     fold(stream)
     note(stream, "Felt wears out.", "fact", source_session=session)
-    task = Entity.objects.create(user=ada, kind="task", title="Order felt", body="Red.", source_session=session)
-    goal = Entity.objects.create(user=ada, kind="goal", title="A kiln that works")
+    task = make_entity(ada, "Order felt", body="Red.", source_session=session)
+    goal = make_entity(ada, "A kiln that works", "goal")
     EntityLink.objects.create(user=ada, from_entity=task, to_entity=goal)
     ida = KnownPerson.objects.create(user=ada, key="ida", name="Ida", aliases=["Ida Holm"], relationship="sister")
     own = MemoryStream.objects.ensure_of_person(ada, "default")

@@ -17,33 +17,32 @@ from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.models import Entity
+from moments_app.models.entity import OPEN_SQL
 from moments_app.recall.request import MAX_WORDS
 from sessions_app import lexemes
 
 HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
-RECENT = 100  # most recently changed candidates; older ones must match the query
-MATCHING = 50
+RECENT = 500  # most recently changed candidates; a search finds older ones as facts
 MOST = 25
 BODY_CHARS = 1_000
 
-# Finds the newest by the index of a person's open entities. Finds matches with a function, because under row security
-# only a function can use the index of words. Finds neighbors by the two indexes of links.
+# Finds the newest by the index of a person's entities, and neighbors by the two indexes of links.
 _CANDIDATES_SQL = """
-WITH matching AS MATERIALIZED (
-    SELECT found, rank FROM search_moments_app_entity(%(user)s, %(words)s::tsquery, %(forms)s, 'open', %(matching)s)
-), recent AS (
-    SELECT id FROM moments_app_entity WHERE user_id = %(user)s AND status = 'open'
-    ORDER BY updated_at DESC, id DESC LIMIT %(recent)s
+WITH recent AS MATERIALIZED (
+    SELECT id, atom_id, kind, left(content, %(chars)s) AS text, due_at, formed_at, source_session_id,
+        CASE WHEN search_vector @@ %(words)s::tsquery THEN ts_rank(search_vector, %(words)s::tsquery) * %(forms)s END
+        AS rank
+    FROM moments_app_memoryatom WHERE user_id = %(user)s AND {open_entities}
+    ORDER BY GREATEST(formed_at, ended_at) DESC, id DESC LIMIT %(recent)s
 )
-SELECT e.id, e.entity_id, e.kind, e.title, left(e.body, %(body)s), e.due_at, e.updated_at,
-    e.source_session_id IS NOT DISTINCT FROM %(session)s, matching.rank,
+SELECT e.id, e.atom_id, e.kind, e.text, e.due_at, e.formed_at,
+    e.source_session_id IS NOT DISTINCT FROM %(session)s, rank / (rank + 1),
     ARRAY(
         SELECT to_entity_id FROM moments_app_entitylink WHERE from_entity_id = e.id AND user_id = %(user)s
         UNION SELECT from_entity_id FROM moments_app_entitylink WHERE to_entity_id = e.id AND user_id = %(user)s
     )
-FROM moments_app_entity e LEFT JOIN matching ON matching.found = e.id
-WHERE e.user_id = %(user)s AND e.id IN (SELECT id FROM recent UNION SELECT found FROM matching)
+FROM recent e
 """
 
 
@@ -52,8 +51,8 @@ class Candidate:
     """An entity and the data for its score.
 
     Args:
-        pk, entity_id, kind, title, due_at, updated_at: as in the model.
-        body: the beginning of its body.
+        pk, entity_id, kind, due_at, updated_at: as in the model.
+        text: the beginning of its title and body.
         is_here: whether it came up in this session.
         match: the rank of its words, 0 to 1; None if it shares no words with the query.
         neighbours: primary keys of the entities it is linked to, in either direction.
@@ -62,8 +61,7 @@ class Candidate:
     pk: int
     entity_id: UUID
     kind: str
-    title: str
-    body: str
+    text: str
     due_at: datetime | None
     updated_at: datetime
     is_here: bool
@@ -79,10 +77,10 @@ class Candidate:
 
     def item(self) -> Item:
         """Return the entity as an item of a context."""
+        entity = Entity(atom_id=self.entity_id, content=self.text)
         due = f" (due {self.due_at:%Y-%m-%d})" if self.due_at else ""
-        body = f": {self.body}" if self.body else ""
-        uri = Entity(entity_id=self.entity_id).uri
-        return Item(f"[{self.kind}] {self.title}{due}{body}", ref=uri, time=self.updated_at)
+        body = f": {entity.body}" if entity.body else ""
+        return Item(f"[{self.kind}] {entity.title}{due}{body}", ref=entity.uri, time=self.updated_at)
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -101,12 +99,11 @@ def _candidates(source: ContextInput) -> list[Candidate]:
         "session": source.session.pk,
         "words": words,
         "forms": forms,
-        "matching": MATCHING,
         "recent": RECENT,
-        "body": BODY_CHARS,
+        "chars": BODY_CHARS,
     }
     with connection.cursor() as cursor:
-        cursor.execute(_CANDIDATES_SQL, parameters)
+        cursor.execute(_CANDIDATES_SQL.format(open_entities=OPEN_SQL), parameters)
         return [Candidate(*row) for row in cursor]
 
 

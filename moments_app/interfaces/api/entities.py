@@ -7,12 +7,13 @@ from django.db.models import Q, QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, status
 from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import Entity, EntityLink
-from moments_app.models.entity import EntityQuerySet
+from moments_app.models.entity import EntityKind, EntityQuerySet, EntityStatus
+from moments_app.streams.edit_entities import add_entity, change_entity, delete_entity, lock_entity
 from sessions_app.api.fields import (
     CONTRADICTORY,
     AwareDateTimeField,
@@ -23,32 +24,32 @@ from sessions_app.api.fields import (
 )
 from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery
-from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404, update
+from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.database.sql import insert_if_missing
 
 
 class EntitiesQuery(PageQuery):
     """Filters of a list of entities."""
 
-    kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
-    status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
+    kind = serializers.ChoiceField(choices=EntityKind.choices, required=False)
+    status = serializers.ChoiceField(choices=EntityStatus.choices, required=False)
     text = TextField(max_length=1000, required=False, help_text="Words to search for in the title and the body.")
 
 
 class EntityPatch(PersonQuery):
     """The fields of an entity that can be changed."""
 
-    kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
+    kind = serializers.ChoiceField(choices=EntityKind.choices, required=False)
     title = TextField(max_length=255, required=False)
     body = TextField(max_length=10_000, allow_blank=True, required=False)
-    status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
+    status = serializers.ChoiceField(choices=EntityStatus.choices, required=False)
     due_at = AwareDateTimeField(required=False, allow_null=True)
 
 
 class EntityInput(EntityPatch):
     """A new entity."""
 
-    kind = serializers.ChoiceField(choices=Entity.Kind.choices)
+    kind = serializers.ChoiceField(choices=EntityKind.choices)
     title = TextField(max_length=255)
     external_id = ExternalIdField(
         help_text="Your own id for the entity. If a request is repeated with the same id, the entity is not"
@@ -58,8 +59,13 @@ class EntityInput(EntityPatch):
 
 
 class EntityAnswer(serializers.ModelSerializer[Entity]):
-    """A task, goal or problem."""
+    """A task, goal or problem that a client wrote, or that was learned from a conversation."""
 
+    kind = serializers.ChoiceField(choices=EntityKind.choices)
+    title = serializers.CharField()
+    body = serializers.CharField()
+    status = serializers.ChoiceField(choices=EntityStatus.choices)
+    updated_at = serializers.DateTimeField()
     session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
 
     class Meta:
@@ -90,48 +96,51 @@ class LinkQuery(PersonQuery):
 class LinkAnswer(serializers.Serializer[EntityLink]):
     """A link, read from left to right."""
 
-    from_entity_id = serializers.UUIDField(source="from_entity.entity_id")
+    from_entity_id = serializers.UUIDField(source="from_entity.atom_id")
     relation = serializers.CharField()
-    to_entity_id = serializers.UUIDField(source="to_entity.entity_id")
+    to_entity_id = serializers.UUIDField(source="to_entity.atom_id")
 
 
 @extend_schema_view(
     list=extend_schema(description="Return the tasks, goals and problems of a person, most recently changed first."),
     retrieve=extend_schema(description="Return an entity."),
-    destroy=extend_schema(description="Delete an entity and its links."),
 )
-class EntityViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Entity]):
+class EntityViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Entity]):
     """A person's entities."""
 
     queryset = Entity.objects.select_related("source_session").latest_first()
     serializer_class = EntityAnswer
-    lookup_field = "entity_id"
+    lookup_field = "atom_id"
+    lookup_url_kwarg = "entity_id"
     lookup_value_converter = "uuid"
     inputs = {"list": EntitiesQuery, "create": EntityInput, "partial_update": EntityPatch}
     answers = {"create": {201: EntityAnswer, 200: EntityAnswer}}
-    filters = {"kind": "kind", "status": "status", "text": EntityQuerySet.matching}
+    filters = {"kind": "kind", "status": EntityQuerySet.with_status, "text": EntityQuerySet.matching}
     creates_person = ("create",)
-
-    def get_queryset(self) -> EntityQuerySet:
-        rows: EntityQuerySet = super().get_queryset()
-        return rows.defer("search_vector") if self.action == "list" else rows
 
     def create(self, request: Request) -> Response:
         """Add an entity. If one with the same `external_id` exists, return it unchanged with 200."""
         session_id = self.validated_data.pop("session_id", None)
         session = session_or_404(self.person, session_id) if session_id else None
-        fields = self.validated_data | {"source_session": session, "written_by": self.actor}
-        entity = Entity(user=self.found_person, **fields)
-        is_new = insert_if_missing(entity)
-        if not is_new:
-            entity = self.get_queryset().get(external_id=entity.external_id)
+        values = self.validated_data | {"source_session": session}
+        entity, is_new = add_entity(self.found_person, values, requested_by=self.actor)
         return self.created(entity, is_new=is_new)
 
     def partial_update(self, request: Request, entity_id: uuid.UUID) -> Response:
         """Update an entity. Contexts don't include entities with the `status` `done` or `dropped`."""
-        entity = self.get_object()
-        update(entity, self.validated_data)
-        return self.answer(entity)
+        return self.answer(change_entity(self.get_object(), self.validated_data, requested_by=self.actor))
+
+    def destroy(self, request: Request, entity_id: uuid.UUID) -> Response:
+        """Delete an entity and its links."""
+        delete_entity(self.get_object(), requested_by=self.actor)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def get_object(self) -> Entity:
+        """Return the entity, and lock it if it will be changed."""
+        if self.action != "retrieve":
+            lock_entity(super().get_object())
+        entity: Entity = super().get_object()
+        return entity
 
 
 @extend_schema_view(list=extend_schema(description="Return the links of an entity in both directions."))
@@ -160,7 +169,7 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def entity(self, entity_id: uuid.UUID) -> Entity:
-        return one_or_404(Entity.objects.for_user(self.person), entity_id=entity_id)
+        return one_or_404(Entity.objects.for_user(self.person), atom_id=entity_id)  # type: ignore[no-any-return]
 
     def _ends(self, entity_id: uuid.UUID) -> dict[str, Any]:
         """Return the link's columns."""

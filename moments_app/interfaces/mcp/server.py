@@ -217,7 +217,7 @@ def stream(stream_id: str) -> dict[str, Any]:
 def entity(entity_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         found = Entity.objects.for_user(user).select_related("source_session")
-        return dict(EntityAnswer(one_or_404(found, entity_id=_uuid(entity_id))).data)
+        return dict(EntityAnswer(one_or_404(found, atom_id=_uuid(entity_id))).data)
 
 
 def _uuid(text: str) -> UUID:

@@ -1,22 +1,27 @@
 """The lists of facts and observations, of tasks and goals, of known people, and of stored items."""
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.admin import TabularInline
 from unfold.decorators import display
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from moments_app.models import Cause, Entity, EntityLink, KnownPerson, MemoryAtom, StoredItem
+from moments_app.models.entity import EntityKind, EntityQuerySet, EntityStatus
 from moments_app.operator.admin.filters import KindFilter
 from moments_app.operator.admin.stream import stream_named
 from moments_app.operator.rights import may_retract_directly
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
-from moments_app.operator.views.retraction import RetractEntity, RetractItems
+from moments_app.operator.views.retraction import RetractItems
 from moments_app.streams.add_atoms import process_manual_change
+from moments_app.streams.edit_entities import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
 from sessions_app.admin.links import change_url, link_column
@@ -175,9 +180,46 @@ class EntityForm(FormPage[Entity]):
     after = "operator/entities/links.html"
 
     def context(self) -> dict[str, Any]:
-        links = self.row.links_in.select_related("from_entity").defer("from_entity__search_vector").order_by("-id")
-        may_retract = may_retract_directly(self.request)
+        links = self.row.links_in.select_related("from_entity").order_by("-id")
+        may_retract = self.row.is_written and may_retract_directly(self.request)
         return {"entity": self.row, "links_in": links[:LINKS_SHOWN], "may_retract": may_retract}
+
+
+class EntityFields(forms.ModelForm):  # type: ignore[type-arg]
+    """The fields of an entity that an operator can change."""
+
+    title = forms.CharField(max_length=1_000, widget=UnfoldAdminTextInputWidget)
+    body = forms.CharField(max_length=10_000, required=False, widget=UnfoldAdminTextareaWidget, strip=False)
+    kind = forms.ChoiceField(choices=EntityKind.choices, widget=UnfoldAdminSelectWidget)
+    status = forms.ChoiceField(choices=EntityStatus.choices, widget=UnfoldAdminSelectWidget)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial.update({name: getattr(self.instance, name) for name in ("title", "body", "status")})
+
+    def _post_clean(self) -> None:
+        """Leave the instance unchanged: `change_entity` changes it, and records its former values."""
+
+
+class EntityKindFilter(admin.SimpleListFilter):
+    title, parameter_name = "kind", "kind__exact"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
+        return EntityKind.choices
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Entity]) -> QuerySet[Entity]:
+        return queryset.filter(kind=self.value()) if self.value() else queryset
+
+
+class EntityStatusFilter(admin.SimpleListFilter):
+    title, parameter_name = "status", "status__exact"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
+        return EntityStatus.choices
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Entity]) -> QuerySet[Entity]:
+        rows = cast(EntityQuerySet, queryset)
+        return rows.with_status(str(self.value())) if self.value() else rows  # type: ignore[return-value]
 
 
 class LinkInline(TabularInline):  # type: ignore[misc]
@@ -202,11 +244,13 @@ class LinkInline(TabularInline):  # type: ignore[misc]
 class EntityAdmin(PageAdmin):
     """A task, a goal or a problem of a person."""
 
-    list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "updated_at")
+    list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "changed")
+    form = EntityFields
     session_link = link_column("source_session", "Session")
-    list_filter = ("kind", "status", UserFilter, ("due_at", DaysFilter))
+    list_filter = (EntityKindFilter, EntityStatusFilter, UserFilter, ("due_at", DaysFilter))
     list_select_related = ("user", "source_session")
-    search_fields = ("title",)
+    sortable_by = ()
+    search_fields = ("content",)
     open_lookups = ("user__id__exact",)
     search_help_text = "Words from the title or body, or the start of a user_id"
     ordering = ("-id",)
@@ -216,16 +260,25 @@ class EntityAdmin(PageAdmin):
         ("kind", "status"),
         "due_at",
         ("user_link", "session_link", "entity_id"),
-        ("created_at", "updated_at"),
+        ("created_at", "changed"),
     )
-    readonly_fields = ("user_link", "session_link", "entity_id", "created_at", "updated_at")
+    readonly_fields = ("user_link", "session_link", "entity_id", "created_at", "changed")
     inlines = (LinkInline,)
     form_page = EntityForm
-    views = (RetractEntity,)
+    views = (RetractItems,)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Entity]:
-        queryset: QuerySet[Entity] = super().get_queryset(request)
-        return queryset.defer("search_vector")
+    def save_model(self, request: HttpRequest, obj: Entity, form: Any, change: bool) -> None:
+        lock_entity(obj)
+        values = {name: form.cleaned_data[name] for name in form.changed_data}
+        change_entity(self.get_queryset(request).get(pk=obj.pk), values, requested_by=actor_of(request))
+
+    def delete_model(self, request: HttpRequest, obj: Entity) -> None:
+        lock_entity(obj)
+        delete_entity(obj, requested_by=actor_of(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Entity]) -> None:
+        for entity in queryset.order_by("user", "pk"):
+            self.delete_model(request, entity)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Entity], search_term: str
@@ -238,6 +291,10 @@ class EntityAdmin(PageAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # only applications add entities, for people they know
+
+    @admin.display(description="Updated at")
+    def changed(self, entity: Entity) -> datetime:
+        return entity.updated_at
 
 
 class KnownPersonForm(FormPage[KnownPerson]):

@@ -165,7 +165,7 @@ class PersonEntities(PersonPage):
     template_name = "operator/profiles/entities.html"
 
     def context(self) -> dict[str, Any]:
-        rows = Entity.objects.for_user(self.row).defer("search_vector").select_related("source_session")
+        rows = Entity.objects.for_user(self.row).select_related("source_session")
         if self.as_of.time:
             rows = rows.filter(created_at__lte=self.as_of.time)
         entities, more = first_of(rows.latest_first(), ENTITIES_SHOWN)
@@ -224,7 +224,7 @@ def _each_once(facts: QuerySet[MemoryAtom]) -> tuple[list[MemoryAtom], bool]:
 def _links(person: UserProfile, entities: Iterable[Entity]) -> list[EntityLink]:
     there = [entity.pk for entity in entities]
     links = EntityLink.objects.filter(user=person, from_entity__in=there, to_entity__in=there)
-    return list(links.select_related("to_entity").defer("to_entity__search_vector").order_by("pk"))
+    return list(links.select_related("to_entity").order_by("pk"))
 
 
 def _held_by_budget(profile: UserProfile) -> dict[str, Any] | None:

@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
 
 from moments_app.models import (
-    Entity,
     Job,
     MemoryAtom,
     Moment,
@@ -37,7 +36,6 @@ ROWS_SHOWN = 50  # rows of each kind in a preview
 
 PREVIEW = "preview"  # the name of the button that only updates the preview
 
-Direct = TypeVar("Direct", MemoryAtom, Entity)
 _Form = TypeVar("_Form", bound=forms.Form)
 
 
@@ -241,13 +239,12 @@ class ItemsForm(forms.Form):
 
 
 def _groups_of_items(found: ItemsPreview) -> list[Group]:
-    entities = _group("Tasks, goals and problems", [found.entities], _row)
     own = _groups_in_streams([found.derived, *found.of_answers])
     others = [group for group in _groups(found.of_answers) if group.title not in {each.title for each in own}]
-    return [group for group in (*own, entities, *others) if group.count]
+    return [group for group in (*own, *others) if group.count]
 
 
-class RetractDirect(RowPage[Direct]):
+class RetractItems(RowPage[MemoryAtom]):
     """Preview the retraction of a directly written item, or of all that its writer wrote; and retract it."""
 
     route, name, needs = "<int:pk>/retract/", "retract", RETRACT_DIRECTLY
@@ -287,38 +284,15 @@ class RetractDirect(RowPage[Direct]):
         return HttpResponseRedirect(_after(request, made))
 
     def owner(self) -> Owner:
-        raise NotImplementedError
+        """Return the person, or the shard whose users all see the item."""
+        return self.row.user or self.row.stream
 
     def _is_about_all(self) -> bool:
         asked = self.request.POST if self.request.method == "POST" else self.request.GET
         return bool(asked.get("all_of_writer")) and bool(self.row.written_by)
 
     def _named(self) -> Named:
-        return Named(written_by=self.row.written_by) if self._is_about_all() else self.only()
-
-    def only(self) -> Named:
-        """Select only this row."""
-        raise NotImplementedError
-
-
-class RetractItems(RetractDirect[MemoryAtom]):
-    """Retract an item of a person, or an item that all users of a shard see."""
-
-    def owner(self) -> Owner:
-        return self.row.user or self.row.stream
-
-    def only(self) -> Named:
-        return Named(atom_ids=[self.row.atom_id])
-
-
-class RetractEntity(RetractDirect[Entity]):
-    """Retract a task, goal or problem."""
-
-    def owner(self) -> Owner:
-        return self.row.user
-
-    def only(self) -> Named:
-        return Named(entity_ids=[self.row.entity_id])
+        return Named(written_by=self.row.written_by) if self._is_about_all() else Named([self.row.atom_id])
 
 
 class CheckRetraction(RowPage[Retraction]):

@@ -58,8 +58,8 @@ EXCUSED = {
         moments_app.Moment.created_at moments_app.Moment.updated_at moments_app.EmbeddingModel.created_at
         moments_app.FactEmbedding.created_at moments_app.MomentEmbedding.created_at moments_app.TurnEmbedding.created_at
         moments_app.ItemEmbedding.created_at
-        moments_app.FailureGroup.first_seen_at moments_app.FailureHour.hour moments_app.Entity.created_at
-        moments_app.Entity.updated_at moments_app.KnownPerson.created_at lab.Probe.created_at lab.Probe.updated_at
+        moments_app.FailureGroup.first_seen_at moments_app.FailureHour.hour
+        moments_app.KnownPerson.created_at lab.Probe.created_at lab.Probe.updated_at
         lab.PromptTrial.created_at
         moments_app.Release.created_at moments_app.Retraction.created_at moments_app.StatementChange.created_at
         moments_app.StoredItem.created_at moments_app.StoredItem.updated_at moments_app.Summary.completed_at
@@ -73,7 +73,7 @@ EXCUSED = {
         moments_app.MemoryAtom.formed_at moments_app.MemoryAtom.valid_from moments_app.MemoryAtom.valid_until
         moments_app.MemoryAtom.ended_at moments_app.Correction.valid_until moments_app.Moment.starts_at
         moments_app.Moment.ends_at moments_app.FactEmbedding.said_at moments_app.MomentEmbedding.said_at
-        moments_app.TurnEmbedding.said_at moments_app.ItemEmbedding.said_at moments_app.Entity.due_at
+        moments_app.TurnEmbedding.said_at moments_app.ItemEmbedding.said_at moments_app.MemoryAtom.due_at
         moments_app.StoredItem.expires_at
         oauth.AccessToken.expires oauth.Assistant.cimd_expires_at oauth2_provider.IDToken.expires
         oauth2_provider.DeviceGrant.expires

@@ -29,6 +29,7 @@ from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.entities import make_entity, new_entity
 from tests.support.jobs import build, count, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form, note, rewrite, shard
@@ -67,7 +68,7 @@ def remembered(ada: UserProfile, rolling: None) -> None:
     work_off()
     append(ada, "s1", turns(2, first=120))
     work_off()
-    Entity.objects.create(user=ada, kind="task", title="Order the element")
+    make_entity(ada, "Order the element")
 
 
 class TestLayers:
@@ -258,7 +259,7 @@ class TestAsking:
         self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile
     ) -> None:
         talk(bo, 4, session_id="theirs", text="bo's secret")
-        Entity.objects.create(user=bo, kind="task", title="bo's secret")
+        make_entity(bo, "bo's secret")
         unknown = context(service, "nowhere", query="secret", layers="user,entities,retrieved,hot_turns")
         foreign = context(service, "theirs", query="secret", layers="user,entities,retrieved,hot_turns")
         assert foreign | {"context_id": ""} == unknown | {"context_id": ""}
@@ -385,7 +386,7 @@ class TestCost:
         assert cold <= 15
         assert cached <= 7
         talk(ada, 400)
-        Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"element {n}") for n in range(500))
+        Entity.objects.bulk_create(new_entity(ada, f"element {n}") for n in range(500))
         build(talk(ada, 300, session_id="s2"))
         assert self.queries(service, query="the element", refresh="true") == cold
         assert self.queries(service, query="the element") == cached
@@ -394,9 +395,9 @@ class TestCost:
         talk(ada, 4)
         context(service)
         without = self.queries(service, query="the element")
-        entity = Entity.objects.create(user=ada, kind="task", title="element", status="done")
+        entity = make_entity(ada, "Sign the lease", status="done")
         assert self.queries(service, query="the element") == without
-        Entity.objects.filter(pk=entity.pk).update(status="open")
+        Entity.objects.filter(pk=entity.pk).update(state="active")
         assert self.queries(service, query="the element") == without + 1
 
     @pytest.mark.slow

@@ -11,10 +11,11 @@ from psycopg import sql
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import LimitSettings
-from moments_app.models import Entity, MemoryStream, Moment
+from moments_app.models import MemoryStream, Moment
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from tests.support.api import Api
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
+from tests.support.entities import make_entity
 from tests.support.processes import database_url
 from tests.support.transcript import START
 from tests.support.waiting import TIMEOUT
@@ -27,8 +28,8 @@ def make_session(ada: UserProfile) -> tuple[Model, str]:
     return session, "sessions/s1"
 
 
-def make_entity(ada: UserProfile) -> tuple[Model, str]:
-    entity = Entity.objects.create(user=ada, kind="task", title="Mend the press")
+def make_task(ada: UserProfile) -> tuple[Model, str]:
+    entity = make_entity(ada, "Mend the press")
     return entity, f"entities/{entity.entity_id}"
 
 
@@ -50,7 +51,7 @@ def make_moment(ada: UserProfile) -> tuple[Model, str]:
     [
         (make_session, {"title": "Changed."}),
         (make_session, {"legal_hold": True}),
-        (make_entity, {"title": "Changed."}),
+        (make_task, {"title": "Changed."}),
         (make_stream, {"pinned_content": "Changed."}),
         (make_moment, {"summary": "Changed."}),
     ],

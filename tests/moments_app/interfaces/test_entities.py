@@ -5,16 +5,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection
+from django.db import IntegrityError
+from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.context.input import read_input
 from moments_app.context.layers import entities
-from moments_app.models import Entity, EntityLink
+from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream
 from sessions_app.models import UserProfile
-from sessions_app.models.application import DEFAULT
-from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
+from tests.support.entities import make_entity, new_entity
+from tests.support.operator import operator
+from tests.support.pages import change_url
+from tests.support.streams import form, note, shard
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -131,9 +135,9 @@ class TestRelevance:
         talk(ada, 4)
 
     def make(self, ada: UserProfile, title: str, days_ago: float = 0, **fields: Any) -> Entity:
-        entity = Entity.objects.create(user=ada, kind="task", title=title, **fields)
+        entity = make_entity(ada, title, **fields)
         session = ada.sessions.get(session_id="s1")
-        Entity.objects.filter(pk=entity.pk).update(updated_at=session.last_activity_at - timedelta(days=days_ago))
+        Entity.objects.filter(pk=entity.pk).update(formed_at=session.last_activity_at - timedelta(days=days_ago))
         return entity
 
     def test_recent_entities_precede_old_ones(self, ada: UserProfile) -> None:
@@ -170,22 +174,147 @@ class TestRelevance:
 
     def test_an_old_named_entity_is_found_among_many(self, ada: UserProfile) -> None:
         self.make(ada, "Renew the passport", 300)
-        Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Chore {n}") for n in range(300))
+        Entity.objects.bulk_create(new_entity(ada, f"Chore {n}") for n in range(300))
         assert titles(ada, "my passport?")[0] == "Renew the passport"
 
-    def test_row_9_the_search_function_enforces_row_security(self, ada: UserProfile, bo: UserProfile) -> None:
-        self.make(ada, "Order a heating element")
-        ask = "SELECT count(*) FROM search_moments_app_entity(%s, 'element', 'open', 10)"
-        seen = {}
-        for name in ("ada", "bo", None):
-            with acting_for(name, application=DEFAULT), connection.cursor() as cursor:
-                cursor.execute(ask, [ada.pk])
-                seen[name] = cursor.fetchone()[0]
-        assert seen == {"ada": 1, "bo": 0, None: 0}
+
+class TestLearned:
+    """Tasks, goals and problems that were learned from conversations."""
+
+    @pytest.fixture
+    def own(self, ada: UserProfile) -> MemoryStream:
+        return MemoryStream.objects.ensure_of_person(ada, "default")
+
+    def learned(self, own: MemoryStream, content: str = "Ada needs to buy rope.", **fields: Any) -> MemoryAtom:
+        session = talk(own.user, 4)  # type: ignore[arg-type]
+        turns = list(session.messages.turns().values_list("pk", flat=True)[:1])
+        sources = {"source_session": session, "source_message_ids": turns, "engine": "model", "about_kind": "user"}
+        return note(own, content, "fact", **sources | {"kind": "task"} | fields)
+
+    def test_a_formation_lists_the_tasks_that_a_person_mentions(self, service: Api, ada: UserProfile) -> None:
+        session = talk(ada, 6)
+        append(ada, "s1", [NewMessage("user", "I need to renew my passport before the trip to Norway.")])
+        form(session)
+        listed = service.get("entities", user_id="ada", kind="task").json()["entities"]
+        assert "passport" in listed[0]["title"]
+        assert (listed[0]["status"], listed[0]["session_id"], listed[0]["written_by"]) == ("open", "s1", "")
+        fact = service.get(f"facts/{listed[0]['entity_id']}", user_id="ada").json()
+        assert (fact["content"], fact["kind"]) == (listed[0]["title"], "task")
+
+    def test_done_dropped_and_reopened_tasks_are_ended_and_current_facts(self, service: Api, own: MemoryStream) -> None:
+        atom = self.learned(own)
+        path, fact = f"entities/{atom.atom_id}", f"facts/{atom.atom_id}"
+        for status in ("done", "dropped"):
+            assert service.patch(path, user_id="ada", status=status).json()["status"] == status
+            told = service.get(fact, user_id="ada").json()
+            assert told["state"] == "ended" and told["ended_at"]
+            assert service.get("users/ada", user_id="ada").json()["summary"] == ""
+            listed = [service.get("entities", user_id="ada", status=name).json()["total"] for name in ("open", status)]
+            assert listed == [0, 1]
+        assert service.patch(path, user_id="ada", status="open").json()["status"] == "open"
+        told = service.get(fact, user_id="ada").json()
+        assert (told["state"], told["ended_at"], told["value"]) == ("active", None, "")
+        assert "rope" in service.get("users/ada", user_id="ada").json()["summary"]
+        assert [change.before["state"] for change in atom.history.order_by("pk") if "state" in change.before] == [
+            "active",
+            "ended",
+        ]
+
+    def test_a_fact_that_ends_is_done_and_a_withdrawn_one_is_hidden(self, service: Api, own: MemoryStream) -> None:
+        atom, wrong = self.learned(own), self.learned(own, "Ada wants to sail.", kind="goal")
+        service.patch(f"facts/{atom.atom_id}", user_id="ada", state="ended")
+        service.delete(f"facts/{wrong.atom_id}", user_id="ada")
+        listed = service.get("entities", user_id="ada").json()["entities"]
+        assert [(one["title"], one["status"]) for one in listed] == [(atom.content, "done")]
+        assert service.get(f"entities/{wrong.atom_id}", user_id="ada").status_code == 404
+
+    def test_a_deleted_task_is_withdrawn_with_its_links_and_keeps_its_history(
+        self, service: Api, own: MemoryStream
+    ) -> None:
+        atom, other = self.learned(own), add(service, "Sail")
+        service.post(f"entities/{other}/links", {"user_id": "ada", "to": str(atom.atom_id)})
+        assert service.delete(f"entities/{atom.atom_id}", user_id="ada").status_code == 204
+        assert service.get(f"entities/{other}/links", user_id="ada").json()["links"] == []
+        atom.refresh_from_db()
+        assert atom.state == "evicted" and atom.history.get().action == "evicted"
+
+    def test_a_reworded_task_keeps_its_sources_and_may_repeat_another(self, service: Api, own: MemoryStream) -> None:
+        atom, same = self.learned(own), self.learned(own, "Ada needs to buy a flag.")
+        body = {"title": same.content, "body": "Red.", "due_at": "2026-03-05T10:00:00Z"}
+        changed = service.patch(f"entities/{atom.atom_id}", user_id="ada", **body).json()
+        assert body.items() <= changed.items()
+        fact = service.get(f"facts/{atom.atom_id}", user_id="ada").json()
+        assert fact["content"] == f"{same.content}\nRed." and fact["sources"] == 1
+        changed = service.patch(f"entities/{atom.atom_id}", user_id="ada", body="").json()
+        assert (changed["title"], changed["body"]) == (same.content, "")
+
+    def test_a_done_task_that_was_said_again_can_be_reopened(self, service: Api, own: MemoryStream) -> None:
+        atom = self.learned(own)
+        service.patch(f"entities/{atom.atom_id}", user_id="ada", status="done")
+        self.learned(own)
+        assert service.patch(f"entities/{atom.atom_id}", user_id="ada", status="open").status_code == 200
+        assert service.get("entities", user_id="ada", status="open").json()["total"] == 2
+
+    def test_a_retraction_of_its_turns_withdraws_a_task_with_its_links(self, service: Api, own: MemoryStream) -> None:
+        atom, other = self.learned(own), add(service, "Sail", session_id="s1")
+        service.post(f"entities/{other}/links", {"user_id": "ada", "to": str(atom.atom_id)})
+        retraction = service.post("retractions", user_id="ada", session_id="s1", reason="wrong").json()
+        assert [one["title"] for one in service.get("entities", user_id="ada").json()["entities"]] == ["Sail"]
+        assert service.get(f"entities/{other}/links", user_id="ada").json()["links"] == []
+        service.post(f"retractions/{retraction['retraction_id']}/undo", user_id="ada")
+        assert service.get("entities", user_id="ada").json()["total"] == 2
+        links = service.get(f"entities/{other}/links", user_id="ada").json()["links"]
+        assert [link["to_entity_id"] for link in links] == [str(atom.atom_id)]
+
+    def told(self, service: Api, **asked: Any) -> str:
+        answer = service.get("memory/context", user_id="ada", session_id="s1", max_tokens=3_000, **asked)
+        assert answer.status_code == 200, answer.json()
+        return str(answer.json()["context"])
+
+    @pytest.mark.parametrize("query", ["What is next?", "Which rope?"])
+    def test_a_context_has_a_task_once(self, service: Api, own: MemoryStream, query: str) -> None:
+        self.learned(own, formed_at=timezone.now() - timedelta(days=3))
+        add(service, "Buy rope for the boat.")
+        for plan in ("query", "stable"):
+            told = self.told(service, query=query, plan=plan)
+            assert told.count("Ada needs to buy rope.") == told.count("Buy rope for the boat.") == 1, told
+
+    def test_a_context_has_a_task_once_that_two_agents_learned(self, service: Api, own: MemoryStream) -> None:
+        for stream in (own, MemoryStream.objects.ensure_of_person(own.user, "other")):  # type: ignore[arg-type]
+            self.learned(stream)
+        assert self.told(service, layers="user,entities").count("Ada needs to buy rope.") == 1
+        assert self.told(service, layers="entities").count("Ada needs to buy rope.") == 1
+
+    def test_candidates_for_a_shard_are_no_tasks_of_the_person(self, service: Api, ada: UserProfile) -> None:
+        bees = shard("bees", "default")
+        item = {"atom_type": "observation", "content": "Agents have to feed bees.", "kind": "task"}
+        bees.atoms.create(user=ada, is_candidate=True, source_user=ada, **item)
+        assert service.get("entities", user_id="ada").json()["entities"] == []
+
+
+def test_an_operator_changes_and_deletes_tasks(service: Api, ada: UserProfile) -> None:
+    key, root = add(service, "Order the element", body="From Borås."), operator()
+    entity = Entity.objects.get()
+    fields = {"title": "Order it", "body": "From Oslo.", "kind": "goal", "status": "dropped"}
+    fields |= {f"links_{end}-{name}_FORMS": "0" for end in ("out", "in") for name in ("TOTAL", "INITIAL")}
+    day = {"due_at_0": "2026-03-05", "due_at_1": "10:00"}
+    root.post(change_url(entity), fields | day)
+    changed = service.get(f"entities/{key}", user_id="ada").json()
+    assert [changed[name] for name in ("title", "body", "kind", "status")] == [*fields.values()][:4]
+    assert changed["due_at"] == "2026-03-05T10:00:00Z"
+    assert entity.history.get().actor == "operator:root"
+    root.post(reverse("admin:moments_app_entity_delete", args=[entity.pk]), {"post": "yes"})
+    assert not MemoryAtom.objects.exists()
+
+
+def test_two_written_tasks_may_have_the_same_words(service: Api) -> None:
+    add(service, "Pay the rent", due_at="2026-03-05T10:00:00Z")
+    add(service, "Pay the rent", due_at="2026-04-05T10:00:00Z")
+    assert service.get("entities", user_id="ada").json()["total"] == 2
 
 
 def test_the_database_rejects_links_between_persons(ada: UserProfile) -> None:
-    entity = Entity.objects.create(user=ada, kind="task", title="t")
+    entity = make_entity(ada, "t")
     with pytest.raises(IntegrityError, match="entity_link_not_to_itself"):
         EntityLink.objects.create(user=ada, from_entity=entity, to_entity=entity)
 
@@ -193,6 +322,6 @@ def test_the_database_rejects_links_between_persons(ada: UserProfile) -> None:
 def test_passing_time_does_not_change_the_order(ada: UserProfile) -> None:
     talk(ada, 2)
     for number in range(6):
-        Entity.objects.create(user=ada, kind="task", title=f"Task {number}")
-        Entity.objects.filter(title=f"Task {number}").update(updated_at=timezone.now() - timedelta(days=3 * number))
+        make_entity(ada, f"Task {number}")
+        Entity.objects.filter(content=f"Task {number}").update(formed_at=timezone.now() - timedelta(days=3 * number))
     assert titles(ada) == titles(ada)

@@ -28,6 +28,7 @@ from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support.api import Api
 from tests.support.daily_limits import limit
+from tests.support.entities import make_entity
 from tests.support.extras import needs
 from tests.support.first_steps import printed, python_in
 from tests.support.locks import table_locked
@@ -48,7 +49,7 @@ def belongings(user: UserProfile) -> list[MemoryAtom | MemoryStream | Entity]:
     """Create a fact in a stream and an entity. Return the rows that have an address."""
     stream = MemoryStream.objects.ensure_of_person(user, "default")
     fact = MemoryAtom.objects.create(stream=stream, user=user, atom_type="fact", content="Owns a press.")
-    return [fact, stream, Entity.objects.create(user=user, kind="task", title="Mend the press")]
+    return [fact, stream, make_entity(user, "Mend the press")]
 
 
 Use = Callable[[Client], Awaitable[Any]]

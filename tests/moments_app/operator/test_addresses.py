@@ -7,10 +7,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from moments_app.models import Entity, MemoryStream
+from moments_app.models import MemoryStream
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.operator.addresses import Pages, Source
 from sessions_app.models import Session, UserProfile
+from tests.support.entities import make_entity
 from tests.support.moments import remember
 from tests.support.pages import change_url
 from tests.support.streams import note, shard
@@ -41,7 +42,7 @@ def test_a_fact_is_named_by_its_kind_its_day_and_its_first_source_turn(ada: User
 def test_every_kind_of_row_has_a_name(ada: UserProfile) -> None:
     moment = remember(ada, 2)[1]
     session = Session.objects.get()
-    task = Entity.objects.create(user=ada, kind="task", title="Pay the rent", source_session=session)
+    task = make_entity(ada, "Pay the rent", source_session=session)
     lesson = note(shard("repairs"), "Felt wears out.", formed_at=START)
     text = stream_of(ada)
     names = {

@@ -8,6 +8,7 @@ from moments_app.context import receipts
 from moments_app.models import ContextReceipt, Entity, MemoryStream, Moment
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
+from tests.support.entities import make_entity, new_entity
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
 from tests.support.streams import note, written
 from tests.support.transcript import talk
@@ -23,7 +24,7 @@ class TestContextPreview:
 
     @pytest.mark.slow
     def test_layers_have_tokens_and_lines_have_sources(self, root: Client, built: Session) -> None:
-        entity = Entity.objects.create(user=built.user, kind="task", title="Order the element")
+        entity = make_entity(built.user, "Order the element")
         written(built.user, summary="Ada is a potter.")
         shown = page(root, self.url(built), query="The kiln, the element?", max_tokens=2000, format="markdown")
         whole = page(root, self.url(built), max_tokens=3000, plan="stable")
@@ -79,7 +80,7 @@ class TestContextPreview:
     @pytest.mark.slow
     def test_a_preview_takes_a_constant_number_of_queries(self, root: Client, built: Session) -> None:
         few = queries_of(root, self.url(built))
-        Entity.objects.bulk_create(Entity(user=built.user, kind="task", title=f"t{n}") for n in range(50))
+        Entity.objects.bulk_create(new_entity(built.user, f"t{n}") for n in range(50))
         talk(built.user, 100)
         many = queries_of(root, self.url(built))
         assert many <= few + 1 <= MAX_QUERIES  # links are looked up only if there is something to link

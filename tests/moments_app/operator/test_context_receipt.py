@@ -6,8 +6,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from moments_app.models import ContextReceipt, Entity, Moment
+from moments_app.models import ContextReceipt, Moment
 from sessions_app.models import Session, UserProfile
+from tests.support.entities import make_entity
 from tests.support.moments import remember
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
 from tests.support.streams import note, shard
@@ -30,7 +31,7 @@ def served(session: Session, *refs: str) -> ContextReceipt:
 
 def test_lines_link_to_their_sources(root: Client, ada: UserProfile) -> None:
     moment = remember(ada, 1)[0]
-    entity = Entity.objects.create(user=ada, kind="task", title="Pay the rent")
+    entity = make_entity(ada, "Pay the rent")
     atom = note(shard("repairs"), "Felt wears out.", "fact")
     session = Session.objects.get()
     turn = f"rem://sessions/{session.session_id}/messages/1"

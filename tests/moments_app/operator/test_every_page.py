@@ -12,6 +12,7 @@ from moments_app.models import ContextReceipt, Entity, Job, Moment, PromptResour
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
+from tests.support.entities import make_entity
 from tests.support.jobs import build
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
@@ -51,7 +52,7 @@ def test_row_18_a_script_in_any_text_is_shown_and_never_run(root: Client, ada: U
     Job.objects.update(error=PLANTED)
     Event.objects.create(type="x", actor=PLANTED, payload={"x": PLANTED})
     PromptResource.objects.update(name=PLANTED)
-    Entity.objects.create(user=ada, kind="task", title=PLANTED, body=PLANTED)
+    make_entity(ada, PLANTED, body=PLANTED)
     Summary.objects.create(
         session=session, user=ada, start_sequence=0, end_sequence=5, text=PLANTED, error=PLANTED, facts=[PLANTED]
     )

@@ -35,6 +35,7 @@ from sessions_app.models import ApiKey, Application, Event, LoginLimit, Message,
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.provenance import declared
 from sessions_app.security.second_factor import Offer
+from tests.support.entities import make_entity
 from tests.support.every_page import every_address
 from tests.support.furnished import furnish
 from tests.support.jobs import build
@@ -257,7 +258,7 @@ class TestTheLock:
     @pytest.fixture
     def limited(self, other: Application, own: Session, ada: UserProfile) -> Iterator[Application]:
         build(talk(ada, 60))
-        Entity.objects.create(user=ada, kind="task", title="Order felt")
+        make_entity(ada, "Order felt")
         with acting_as_limited_operator(1, [other.pk]):
             yield other
 

@@ -12,7 +12,6 @@ from django.urls import reverse
 
 from moments_app.models import (
     EngineCall,
-    Entity,
     EntityLink,
     Job,
     KnownPerson,
@@ -26,6 +25,7 @@ from moments_app.models.atom import content_hash
 from moments_app.operator import person_days
 from moments_app.operator.person_days import Place, days_of
 from sessions_app.models import Session, UserProfile
+from tests.support.entities import make_entity
 from tests.support.lives import BERGEN, MAYA, OSLO, say
 from tests.support.moments import remember
 from tests.support.operator import operator
@@ -162,7 +162,7 @@ class TestWho:
         remember(ada, 40, session_id="s2")
         facts_of(ada, 90, at=START + timedelta(days=1))
         for number in range(5):
-            Entity.objects.create(user=ada, kind="task", title=f"Task {number}")
+            make_entity(ada, f"Task {number}")
         assert queries_of(client, url(ada, name)) <= few + 1 <= MAX_QUERIES  # links are looked up if there are entities
 
 
@@ -242,8 +242,8 @@ class TestDays:
 
 class TestEntities:
     def test_the_table_shows_links(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
-        felt, piano = (Entity.objects.create(user=ada, kind="task", title=title) for title in ("Felt", f"Pi {PLANTED}"))
-        Entity.objects.create(user=bo, kind="goal", title="Of Bo")
+        felt, piano = (make_entity(ada, title) for title in ("Felt", f"Pi {PLANTED}"))
+        make_entity(bo, "Of Bo", "goal")
         EntityLink.objects.create(user=ada, from_entity=felt, to_entity=piano, relation="blocks")
         shown = page(root, url(ada, "entities"))
         assert f'blocks <a class="rem-link" href="{change_url(piano)}">' in shown

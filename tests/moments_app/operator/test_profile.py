@@ -7,6 +7,7 @@ from django.urls import reverse
 from moments_app.models import Entity, MemoryAtom
 from moments_app.streams.edit_profile import own_texts
 from sessions_app.models import UserProfile
+from tests.support.entities import new_entity
 from tests.support.moments import remember
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
@@ -25,7 +26,7 @@ def form(user: UserProfile, **changed: str) -> dict[str, str]:
 class TestProfile:
     def test_the_page_links_to_what_is_stored_with_limited_counts(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 3)
-        Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Task {n}") for n in range(101))
+        Entity.objects.bulk_create(new_entity(ada, f"Task {n}") for n in range(101))
         shown = page(root, change_url(ada))
         assert "<strong>3</strong> Moments" in shown
         assert "<strong>100+</strong> Tasks and goals" in shown

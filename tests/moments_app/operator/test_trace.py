@@ -18,6 +18,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
+from tests.support.entities import make_entity, new_entity
 from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer, content, error
 from tests.support.operator import operator
@@ -60,11 +61,11 @@ def tokens(when: str, shown: list[str]) -> list[int]:
 def test_the_served_context_the_current_context_and_the_difference_are_shown(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
-    entity = Entity.objects.create(user=ada, kind="task", title="Order the felt")
+    entity = make_entity(ada, "Order the felt")
     talk(ada, 4)
     session = asked(service)
     Entity.objects.all().delete()
-    Entity.objects.create(user=ada, kind="task", title="Sell the kiln")
+    make_entity(ada, "Sell the kiln")
     shown = page(root, url(session), turn=5)
     assert "Order the felt" in lines(shown, "then") and entity.uri in lines(shown, "then")
     assert "Sell the kiln" in lines(shown, "now") and "Sell the kiln" not in lines(shown, "then", "same")
@@ -74,7 +75,7 @@ def test_the_served_context_the_current_context_and_the_difference_are_shown(
 
 
 def test_tokens_of_lines_markup_and_layers_add_up(root: Client, service: Api, ada: UserProfile) -> None:
-    Entity.objects.create(user=ada, kind="task", title="Order the felt")
+    make_entity(ada, "Order the felt")
     talk(ada, 4)
     session = asked(service)
     Entity.objects.all().delete()
@@ -172,7 +173,7 @@ def test_an_expired_context_is_reported(root: Client, service: Api, ada: UserPro
 
 
 def test_row_11_a_dump_of_a_stored_context_reveals_nothing(service: Api, ada: UserProfile) -> None:
-    Entity.objects.create(user=ada, kind="task", title="Order the felt")
+    make_entity(ada, "Order the felt")
     talk(ada, 4)
     asked(service)
     sealed = bytes(ContextReceipt.objects.get().sealed or b"")
@@ -203,7 +204,7 @@ def test_subsequent_jobs_moments_and_facts_are_shown_with_their_cost(
 def test_the_page_takes_a_constant_number_of_queries(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     few = queries_of(root, f"{url(asked(service))}?turn=5")
-    Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Task {number}") for number in range(30))
+    Entity.objects.bulk_create(new_entity(ada, f"Task {number}") for number in range(30))
     build(talk(ada, 120))
     many = queries_of(root, f"{url(asked(service))}?turn=127")
     assert few <= MAX_QUERIES and many <= MAX_QUERIES
@@ -211,7 +212,7 @@ def test_the_page_takes_a_constant_number_of_queries(root: Client, service: Api,
 
 
 def test_row_18_planted_scripts_stay_text(root: Client, service: Api, ada: UserProfile) -> None:
-    Entity.objects.create(user=ada, kind="task", title=PLANTED)
+    make_entity(ada, PLANTED)
     append(ada, "s1", [NewMessage("user", PLANTED), NewMessage("assistant", PLANTED, metadata={"model": PLANTED})])
     asked(service)
     shown = page(root, url(Session.objects.get()), turn=3) + page(root, url(Session.objects.get()), turn=1)
@@ -245,7 +246,7 @@ class TestAskingAgain:
     def test_the_remaining_lines_are_sent_and_both_answers_are_compared(
         self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer
     ) -> None:
-        Entity.objects.create(user=ada, kind="task", title="Order the felt")
+        make_entity(ada, "Order the felt")
         talk(ada, 4)
         session = asked(service)
         shown = page(root, f"{url(session)}?turn=5")

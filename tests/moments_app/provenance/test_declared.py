@@ -19,6 +19,7 @@ OURS = [
     for app in apps.get_app_configs()
     if app.name.startswith(("sessions_app", "moments_app", "memory_extras."))
     for model in app.get_models()
+    if not model._meta.proxy
 ]
 
 

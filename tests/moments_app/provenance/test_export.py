@@ -17,11 +17,12 @@ from django.core.management import CommandError, call_command
 from django.db.models import F, TextField
 from django.db.models.functions import Cast, JSONObject
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from pytest_django.fixtures import Settings
 
 from memoryproject.settings import CONF
 from moments_app.context import receipts
-from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream
 from moments_app.models.job import Job
 from sessions_app.models import ApiKey, Archive, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -56,7 +57,7 @@ def live(user: UserProfile, service: Api) -> None:
     work_off()
     build(session, lag=4)
     form(session)
-    fold(MemoryStream.objects.get(user=user, stream_type="user"))
+    fold(MemoryStream.objects.get(user=user, stream_type="user", agent_id="default"))
     talk(user, 2, text=f"{name} says more.")
     work_off()
     service.patch(f"users/{name}", summary=f"{name} has a kiln.", interests=[name], metadata={"of": name})
@@ -74,7 +75,9 @@ def live(user: UserProfile, service: Api) -> None:
         "source_session": said[0].session,
         "source_message_ids": list(said.values_list("pk", flat=True)),
     }
-    tea = note(MemoryStream.objects.get(user=user, stream_type="user"), f"{name} likes tea.", **sources)
+    tea = note(
+        MemoryStream.objects.get(user=user, stream_type="user", agent_id="default"), f"{name} likes tea.", **sources
+    )
     service.patch(f"facts/{tea.atom_id}", user_id=name, content=f"{name} likes coffee.")
     known = {"user_id": name, "atom_type": "fact", "content": f"User's sister is called {name.title()}."}
     service.post(f"streams/{tea.stream.stream_id}/atoms", known)
@@ -313,6 +316,44 @@ def test_texts_of_an_earlier_release_become_lines(ada: UserProfile, tmp_path: Pa
         assert told == [("Owns two things.", "model", [part.pk for part in parts]), ("By hand.", "", [])]
 
 
+def test_entities_of_an_earlier_release_become_statements(ada: UserProfile, tmp_path: Path) -> None:
+    talk(ada, 3)
+    path, older = written("ada", tmp_path / "ada.zip"), tmp_path / "older.zip"
+    erase_user("ada", application=DEFAULT, actor="test")
+    day = "2026-03-02T08:00:00Z"
+    one: dict[str, Any] = {
+        "kind": "task",
+        "body": "",
+        "status": "open",
+        "due_at": day,
+        "session_id": "s1",
+        "external_id": None,
+    }
+    one |= {"created_at": day, "updated_at": "2026-03-03T08:00:00Z"}
+    sail, rope = (one | {"entity_id": str(uuid4()), "title": title} for title in ("Sail.", "Buy rope."))
+    sail |= {"kind": "goal", "status": "dropped", "body": "To Oslo."}
+    link = {"from_entity": rope["entity_id"], "to_entity": sail["entity_id"], "relation": "blocks"}
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(older, "w") as new:
+        for name in old.namelist():
+            if name != "entity_links.jsonl":
+                new.writestr(name, old.read(name))
+        new.writestr("entities.jsonl", "".join(f"{json.dumps(each)}\n" for each in (sail, rope)))
+        new.writestr("entity_links.jsonl", f"{json.dumps(link)}\n")
+    for _ in range(2):
+        imported(older)
+        told = {str(each.entity_id): each for each in Entity.objects.select_related("source_session")}
+        fields = ("kind", "title", "body", "status", "due_at", "created_at", "updated_at")
+        for each in (sail, rope):
+            found = told[each["entity_id"]]
+            assert {name: getattr(found, name) for name in fields} == {
+                name: parse_datetime(each[name]) if name.endswith("_at") else each[name] for name in fields
+            }
+            assert str(found.source_session) == "s1"
+        assert [str(row) for row in EntityLink.objects.all()] == ["Buy rope. blocks Sail."]
+    again = exported("ada")
+    assert "entities.jsonl" not in again and again["atoms.jsonl"].count("Buy rope.") == 1
+
+
 # --- invalid files ---
 
 
@@ -447,7 +488,6 @@ class TestAsking:
             "StatementChange",
             "StoredItem",
             "CorrectedTurn",
-            "Entity",
             "EntityLink",
             "OwnText",
             "ContextReceipt",
@@ -457,7 +497,7 @@ class TestAsking:
         personal = {
             model.__name__
             for model in apps.get_models()
-            if not model.__module__.startswith("memory_extras.")
+            if not model._meta.proxy and not model.__module__.startswith("memory_extras.")
             for column in model._meta.concrete_fields
             if column.related_model is UserProfile
         }

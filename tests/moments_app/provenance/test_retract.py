@@ -20,7 +20,6 @@ from moments_app.models import (
     CorrectedTurn,
     Correction,
     EngineCall,
-    Entity,
     EntityLink,
     Job,
     KnownPerson,
@@ -48,6 +47,7 @@ from sessions_app.transcript.load import load_session_messages
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.commands import printed
+from tests.support.entities import make_entity
 from tests.support.jobs import (
     assert_chain_is_whole,
     assert_each_compacted_turn_is_in_exactly_one_moment,
@@ -320,7 +320,7 @@ class TestRetract:
         correction = Correction.objects.create(fact=fact, **asked)
         turn = {"user": session.user, "session": session, "sequence": PLANTED[0], "wrong": "kiln"}
         CorrectedTurn.objects.create(correction=correction, **turn)
-        goals = [Entity.objects.create(user=session.user, kind="goal", title=title) for title in ("Sail", "Fire")]
+        goals = [make_entity(session.user, title, "goal") for title in ("Sail", "Fire")]
         EntityLink.objects.create(user=session.user, from_entity=goals[0], to_entity=goals[1])
         noted = Named(entity_ids=[goals[0].entity_id])
         retractions = [

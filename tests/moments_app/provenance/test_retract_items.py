@@ -22,6 +22,7 @@ from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
 from tests.support.commands import printed
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
+from tests.support.entities import make_entity
 from tests.support.jobs import work_off
 from tests.support.operator import operator
 from tests.support.streams import fold, fold_while, form, note, shard
@@ -187,7 +188,7 @@ def test_items_from_turns_items_of_others_and_unknown_ids_are_rejected(stream: M
 
 def goal(user: UserProfile, title: str = PLANTED, writer: str = "key:abc") -> Entity:
     """Create a goal that a key wrote."""
-    return Entity.objects.create(user=user, kind="goal", title=title, written_by=writer)
+    return make_entity(user, title, "goal", written_by=writer)
 
 
 class TestEntities:

@@ -19,6 +19,7 @@ from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.search import find_sessions
 from tests.moments_app.recall.test_search import contents, moment, own_stream, say
+from tests.support.entities import make_entity
 from tests.support.jobs import count, work_off
 from tests.support.streams import note
 
@@ -93,9 +94,9 @@ class TestLanguages:
             assert found is not None and found.sequence == number and found.excerpt == text
             made = moment(ada, f"m{number}", text)
             fact = note(own_stream(ada, agent_id=f"a{number}"), text, "fact")
-            goal = Entity.objects.create(user=ada, kind="goal", title="Goal", body=text)
+            goal = make_entity(ada, "Goal", "goal", body=text)
             assert list(Moment.objects.matching(query)) == [made]
-            assert list(MemoryAtom.objects.matching(query)) == [fact]
+            assert list(MemoryAtom.objects.matching(query).order_by("pk")) == [fact, goal]
             assert list(Entity.objects.matching(query)) == [goal]
 
     def test_an_excerpt_has_the_words_around_the_match(self, ada: UserProfile) -> None:
@@ -162,23 +163,20 @@ class TestIndexedAgain:
         say(ada, text)
         moment(ada, "парк", text)
         note(own_stream(ada), text, "fact")
-        Entity.objects.create(user=ada, kind="goal", title="Goal", body=text)
         count(ada)
         for table, column in (
             ("sessions_app_message", "content"),
             ("moments_app_moment", "summary"),
             ("moments_app_memoryatom", "content"),
-            ("moments_app_entity", "body"),
         ):
             self._by_the_version_before(table, column)
         Word.objects.all().delete()
-        assert index_words(dry_run=True).rows == 4
+        assert index_words(dry_run=True).rows == 3
         call_command("run_schedule", "index_words")
         work_off()
         assert index_words(dry_run=True).is_done
         word = Word.objects.get(stem="парк")
         assert (word.facts, word.moments, word.turns) == (1, 1, 1)
-        assert Entity.objects.matching("парк").exists()
 
     def test_a_row_inserted_by_sql_is_found_after_the_sweep(self, ada: UserProfile) -> None:
         say(ada, "Hello.")
