@@ -6,22 +6,24 @@ import sys
 
 
 def main() -> None:
-    gc.set_threshold(10_000)  # startup creates many objects and frees few; collections would take a tenth of its time
+    # Startup creates many objects and frees few; garbage collection would take a tenth of the time.
+    gc.set_threshold(10_000)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
     migrates = sys.argv[1:2] in (["run"], ["migrate"], ["restore"])
-    if migrates or sys.argv[1:2] == ["makemigrations"]:  # only these create a database without asking
+    if migrates or sys.argv[1:2] == ["makemigrations"]:  # only these commands create a database without asking
         os.environ.setdefault("MEMORY_NEW_DATABASE", "1")
     if kind := {"qcluster": "worker", "run": "run"}.get("".join(sys.argv[1:2])):
-        os.environ["MEMORY_PROCESS"] = kind  # decides the database login and the log format
+        os.environ["MEMORY_PROCESS"] = kind  # determines the database login and the log format
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import BaseCommand, execute_from_command_line
     from django.db import ProgrammingError
 
-    BaseCommand.requires_system_checks = []  # they import the code of every page; `check` and the tests run them
+    # System checks import the code of every page; `check` and the tests run them.
+    BaseCommand.requires_system_checks = []
     try:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
-        # Report a wrong setting with a sentence that names it, not with a traceback.
+        # Report an invalid setting in one sentence, without a traceback.
         sys.exit(f"Configuration error: {error}")
     except ProgrammingError as error:
         from psycopg.errors import UndefinedColumn, UndefinedTable

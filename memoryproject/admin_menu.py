@@ -1,4 +1,4 @@
-"""The sidebar of the admin, the tabs of related lists, and the names of both. Headings use the same names."""
+"""The sidebar of the admin and the tabs of related lists. Headings use the same names."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from unfold.dataclasses import SearchResult
 
 
 class Entry(NamedTuple):
-    """The name of one row of a model, the name of its list, and the icon of the list in the sidebar."""
+    """The singular and plural names of a model, and its icon in the sidebar."""
 
     one: str
     many: str
@@ -51,7 +51,7 @@ ENTRIES = {
     "auth.user": Entry("staff member", "staff", "badge"),
     "auth.group": Entry("group", "groups", "group"),
 }
-# Lists that share one entry of the sidebar and appear as tabs of each other. The first is the entry.
+# Lists that share one sidebar entry and appear as tabs of each other. The entry has the name of the first one.
 SHARED = [
     ["sessions_app.session", "moments_app.summary", "moments_app.contextreceipt", "sessions_app.archive"],
     ["moments_app.memoryatom", "moments_app.entity", "moments_app.knownperson", "moments_app.storeditem"],
@@ -67,15 +67,15 @@ SHARED = [
         "sessions_app.application",
     ],
 ]
-# By model, the function that returns how many rows wait for an operator.
+# Functions that return how many rows are waiting for an operator, by model.
 _BADGES = {
     "moments_app.job": "moments_app.operator.admin.job.failed_jobs",
     "moments_app.release": "moments_app.operator.admin.release.waiting",
     "moments_app.correction": "moments_app.operator.admin.correction.waiting",
 }
-# By model, the function that returns the page to open instead of the list. Blank opens the list.
+# Functions that return the page to open instead of the list, by model. A blank string opens the list.
 _OPENS = {"moments_app.release": "moments_app.operator.admin.release.pending_page"}
-# By model, the function that returns whether to show a list that needs more than the permission to view its rows.
+# Functions that return whether to show a list, by model, for lists that need more than the view permission.
 _PERMISSIONS = {"sessions_app.application": "sessions_app.admin.applications.are_shown"}
 
 _FIND: dict[str, object] = {
@@ -97,11 +97,11 @@ _COST: dict[str, object] = {
     "link": reverse_lazy("admin:moments_app_enginecall_cost"),
     "permission": lambda request: request.user.has_perms(["moments_app.view_enginecall", "moments_app.view_job"]),
 }
-BESIDE_LISTS = [_FIND]  # pages with their own entry, whose URL starts with the URL of a list
+BESIDE_LISTS = [_FIND]  # pages with their own entry, although their URL starts with that of a list
 
 
 def add_page(section: str, title: str, icon: str, view: str, permission: Callable[[HttpRequest], bool]) -> None:
-    """Add a page of an extra to the end of a section of the sidebar."""
+    """Append an extra's page to a section of the sidebar."""
     link = reverse_lazy(view)
     page: dict[str, object] = {
         "title": title,
@@ -116,7 +116,7 @@ def add_page(section: str, title: str, icon: str, view: str, permission: Callabl
 
 
 def pages_named(request: HttpRequest, words: str) -> list[SearchResult]:
-    """Return the pages whose name contains the words. Unfold itself searches the lists."""
+    """Return the pages whose names contain the words. Unfold already searches the lists."""
     pages = (_DASHBOARD, *BESIDE_LISTS, _COST)
     named = [page for page in pages if words in str(page["title"]).lower() and _is_shown(page, request)]
     return [SearchResult(str(page["title"]), "page", str(page["link"]), str(page["icon"])) for page in named]
@@ -128,9 +128,9 @@ def _is_shown(page: dict[str, object], request: HttpRequest) -> bool:
 
 
 def name_models() -> None:
-    """Give each model the names of its entry, including the models of other packages.
+    """Set the names of all models in the menu, including models of other packages.
 
-    The names in the models themselves stay unchanged, because a change of those needs a migration.
+    The models don't define these names themselves, because a change of the names would then need a migration.
     """
     for label, entry in ENTRIES.items():
         options = apps.get_model(label)._meta
@@ -138,7 +138,7 @@ def name_models() -> None:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether the page has its own entry. Its URL starts with the URL of a list."""
+    """Return whether the page has its own entry, although its URL starts with that of a list."""
     return any(request.path.startswith(str(page["link"])) for page in BESIDE_LISTS)
 
 
@@ -148,10 +148,10 @@ def _section(title: str, *models: str, first: Sequence[dict[str, object]] = ()) 
 
 
 def _entry(model: str) -> dict[str, object]:
-    """Return the entry of a list, which also leads to the lists that share it."""
+    """Return the sidebar entry of a list, and of the lists that share the entry."""
 
     def shown(request: HttpRequest) -> list[str]:
-        """Return the URLs of its lists that the operator may open."""
+        """Return the URLs of the entry's lists that the operator may open."""
         lists = map(_list, shared_with(model))
         return [str(each["link"]) for each in lists if _is_shown(each, request)]
 
@@ -184,11 +184,11 @@ def shared_with(model: str) -> list[str]:
 
 
 def tabs(request: HttpRequest) -> list[dict[str, object]]:
-    """Return the tabs of the lists that share an entry, for unfold."""
+    """Return Unfold's tabs for the lists that share an entry."""
     return [{"models": models, "items": [_list(model) for model in models]} for models in SHARED]
 
 
-# Pages where a login manages itself.
+# Pages on which operators manage their own login.
 ACCOUNT = [
     {"title": "Change password", "link": reverse_lazy("admin:password_change")},
     {"title": "Second factor", "link": reverse_lazy("admin:auth_user_second_factor")},

@@ -52,7 +52,7 @@ class MemoryProjectConfig(AppConfig):
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Django's admin, as an app that imports its pages together with the URLs (`urls.py`) and for its checks.
+    """Django's admin, which imports its pages only with `urls.py` and for its own checks.
 
     The pages are half of the code. Commands and workers start without them.
     """
@@ -71,7 +71,7 @@ def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> Non
     """Queue the jobs that upgrade data of an earlier release. Workers run them while the site serves.
 
     Args:
-        plan: The migrations that were run, each with whether it was reversed.
+        plan: The migrations that were run, as pairs of the migration and whether it was reversed.
     """
     if any(is_reversed for _migration, is_reversed in plan):
         return
@@ -83,7 +83,7 @@ def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> Non
 
 
 def own_logins(**_: Any) -> list[CheckMessage]:
-    """Warn if web processes log in as the tables' owner, to whom row-level security doesn't apply."""
+    """Warn if web processes log in as the owner of the tables, who bypasses row-level security."""
     if settings.DATABASE_IS_EMBEDDED or settings.WEB_HAS_LOGIN:
         return []
     hint = "Create a login in the role memory_web for them (docs/operations.md, Deployment)."
@@ -132,7 +132,7 @@ def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessa
 
 
 def _check_archive_storage() -> None:
-    """Open the archive storage once, so that no process starts with settings that can't work."""
+    """Open the archive storage, so that no process starts with invalid settings for it."""
     try:
         storages["archive"]
     except Exception as error:

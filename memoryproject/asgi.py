@@ -1,7 +1,7 @@
 """The web process: an event loop for long-lived connections, and a few threads for everything else.
 
-Django serves ordinary requests in one of `WEB_THREADS` threads; `serving/request_limits.py` assigns them. Streams
-hold no thread: the MCP server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See
+Django serves ordinary requests in one of `WEB_THREADS` threads; `serving/request_limits.py` assigns them. Streams don't
+occupy a thread: the MCP server handles `/mcp`, and the chat endpoint handles paths under `/v1/`. See
 docs/decisions/0006-event-loop.md.
 """
 
@@ -36,7 +36,7 @@ from memoryproject.serving.request_limits import (
 )
 from memoryproject.settings import CONF
 
-telemetry.start("web")  # before anything is served
+telemetry.start("web")  # before the first request
 django.setup(set_prefix=False)
 
 # Django must be set up before these imports.
@@ -127,7 +127,7 @@ async def _hand_over(scope: Scope, body: IO[bytes], receive: Receive, send: Send
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:
-    """Return an error in the format of the path: OpenAI's, a page, or the API's."""
+    """Send an error in the format of the path: OpenAI's, a page, or the API's."""
     path = scope.get("path", "")
     if path.startswith(CHAT):
         code = "rate_limited" if refused.status == 429 else refused.code

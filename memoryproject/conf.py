@@ -1,11 +1,11 @@
 """The settings that an operator may change. They are typed, and validated when a process starts.
 
 Each setting is an environment variable (or a line in `.env`) with the upper-case name of its field. A field of a group
-is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. A wrong value or an unknown name stops
-every command, the web server and the worker, with a sentence that names it. A removed setting causes a warning.
-`manage.py settings_table` generates `docs/settings.md`.
+is `GROUP__FIELD`. A setting can also be a file with this name in `SECRETS_DIR`. If a value is invalid or a name is
+unknown, no process starts, and the error message contains the name. A removed setting causes a warning. `manage.py
+settings_table` generates `docs/settings.md`.
 
-An extra adds settings by a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
+An extra adds settings with a class `Settings` in its module `conf`, with fields and groups as in `Settings` here.
 """
 
 import secrets
@@ -39,7 +39,8 @@ from memoryproject.embeddings.recipe import Recipe, preset
 BASE_DIR = Path(__file__).resolve().parent.parent
 # The default folder of settings and data: the repository, or the working directory of an installed package.
 HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
-SPACE = "a URL can't contain a space; in .env, write comments on separate lines"  # `.env` keeps comments after a value
+# In `.env`, a comment after a value becomes part of the value.
+SPACE = "a URL can't contain a space; in .env, write comments on separate lines"
 LANES = 5  # kinds of jobs (moments_app/jobs/process.py)
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 # Settings of earlier releases, each with what to do instead. They cause a warning, and are otherwise ignored.
@@ -183,7 +184,8 @@ class MomentBuilderSettings(Group):
 
         Args:
             message_count: The number of turns in the session.
-            few_but_large: Whether the build is due only because of the token threshold. Then only `LAG_MESSAGES` stay.
+            few_but_large: Whether the build is due only because of the token threshold. If so, only `LAG_MESSAGES`
+                turns stay live.
 
         Returns:
             `max(LAG_MESSAGES, ⌊LAG_PERCENTAGE × min(message_count, MESSAGE_THRESHOLD)⌋)`. The cap bounds the live
@@ -196,7 +198,7 @@ class MomentBuilderSettings(Group):
 
     @property
     def reload_limit(self) -> int:
-        """The default maximum number of turns in a reload. A build never leaves more turns live."""
+        """The default maximum number of turns in a reload. It is never less than a build leaves live."""
         return max(self.load_max_messages, self.lag(self.message_threshold))
 
 
@@ -379,7 +381,7 @@ class EmbeddingSettings(Group):
         min_length=1,
         description="Embeddings model at the endpoint. The embedded server ignores this setting.",
     )
-    # The index over half-precision vectors accepts no wider ones.
+    # pgvector's index of half-precision vectors supports at most 4,000 dimensions.
     dimensions: int = Field(
         1536,
         ge=1,
@@ -438,11 +440,10 @@ class EmbeddingSettings(Group):
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the configured model."""
         return self.recipe_of(self.model, self.dimensions)
 
     def recipe_of(self, model: str, dimensions: int) -> Recipe:
-        """Return the recipe of a model: the configured one, or the preset for its name."""
+        """Return the recipe of a model, from the settings or from the preset for its name."""
         known = preset(model)
         told = (
             known.query_prefix if self.query_prefix is None else self.query_prefix,
@@ -458,12 +459,10 @@ class EmbeddingSettings(Group):
 
     @property
     def is_embedded(self) -> bool:
-        """Return whether the embedded server embeds texts."""
         return self.provider == "embedded"
 
     @property
     def has_endpoint(self) -> bool:
-        """Return whether a configured endpoint embeds texts."""
         return self.provider == "openai"
 
 
@@ -681,7 +680,6 @@ class JobSettings(Group):
 
     @property
     def has_worker_per_lane(self) -> bool:
-        """Return whether each kind of job has its own worker."""
         return self.workers >= LANES
 
     @property
@@ -898,7 +896,7 @@ def variables(settings: type[Settings] = Settings) -> Iterator[tuple[str, tuple[
 
 
 def variables_of(extra: str) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
-    """Yield the environment variables that an extra adds, in the form of `variables`."""
+    """Yield the environment variables that an extra adds, in the same form as `variables`."""
     known = {name for name, _, _ in variables()}
     return (found for found in variables(with_extras(extra)) if found[0] not in known)
 
@@ -914,8 +912,8 @@ def load(environment: Mapping[str, str]) -> Settings:
     """Read the settings from environment variables, and from the files in `SECRETS_DIR`.
 
     Raises:
-        ImproperlyConfigured: Variables or files are wrong, unknown, or of an extra that isn't installed. The message
-            names all of them with the reasons.
+        ImproperlyConfigured: Variables or files are invalid, unknown, or belong to an extra that isn't installed. The
+            message lists all of them with the reasons.
     """
     secrets_dir = environment.get("SECRETS_DIR", "")
     from_files = _read_files(Path(secrets_dir)) if secrets_dir else {}
@@ -962,7 +960,7 @@ def _installed(environment: Mapping[str, str]) -> list[str]:
 def _unknown(
     environment: Mapping[str, str], known: Mapping[str, tuple[str, ...]], from_files: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables and files that can't be used, with the reasons."""
+    """Return a dict of unusable variables and files to the reasons."""
     groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
     in_groups = {name for name in environment if name.startswith(groups)} - REMOVED.keys()
     unknown = (in_groups | from_files.keys()) - known.keys()
@@ -1000,7 +998,7 @@ def secret_key(settings: Settings) -> str:
 
 def _make_secret_key(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Exclusive creation under another name, then a link: if two processes start at once, one key wins.
+    # Create the file under another name, then link it: if two processes start at once, only the first link succeeds.
     fresh = path.with_name(f"secret_key.{secrets.token_hex(8)}")
     try:
         fresh.touch(mode=0o600)

@@ -38,7 +38,7 @@ def load() -> None:
     engines.load()
     connections.close_all()
     gc.collect()
-    gc.freeze()  # collections in a fork would otherwise copy the shared memory pages
+    gc.freeze()  # otherwise, garbage collection in a fork would copy the shared memory pages
     free_unused_memory()
 
 
@@ -60,7 +60,6 @@ def _worker(number: int, workers: int) -> Fork:
 
 
 def web_server(host: str, port: int) -> Fork:
-    """Return the web server for an address and a port of this host."""
     return Fork("The web server", partial(_serve, host, port))
 
 

@@ -1,6 +1,6 @@
 """Configuration of gunicorn: `gunicorn -c python:memoryproject.gunicorn_conf memoryproject.asgi`.
 
-Several processes use several cores. `asgi.py` describes how each handles its requests.
+Several processes use several cores. `asgi.py` describes how a process handles requests.
 """
 
 import os
@@ -30,9 +30,9 @@ os.environ[figures_folder.VARIABLE] = str(FIGURES_DIR)
 
 
 class WebWorker(UvicornWorker):  # type: ignore[misc]
-    """Serve each request with the address and scheme of its connection.
+    """A worker that uses the address and the scheme of the connection itself.
 
-    By default, Uvicorn trusts the headers of any local client. Only `BEHIND_PROXY` decides whether proxy headers count.
+    By default, Uvicorn trusts proxy headers of any local client. Here, only `BEHIND_PROXY` decides whether they count.
     """
 
     CONFIG_KWARGS = UvicornWorker.CONFIG_KWARGS | {"proxy_headers": False}
@@ -52,7 +52,7 @@ keepalive = 75  # seconds, because clients append message after message on one c
 timeout = 60  # seconds without a heartbeat after which a worker is replaced
 loglevel = CONF.log_level.lower()
 control_socket_disable = True
-preload_app = True  # the workers share its memory
+preload_app = True  # the workers share the memory of the loaded application
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (the server makes files without names in it)
 worker_tmp_dir = str(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None  # heartbeats must not wait for a slow disk
 

@@ -1,8 +1,8 @@
 """Logins of operators: their duration, second factor, cache of verified sessions, and lockout by IP address.
 
-Operators get their permissions from three groups. Each `migrate` makes the groups equal to the table in this module. A
+Operators get their permissions from three groups. `migrate` synchronizes these groups with the table in this module. A
 migration can't do that, because Django creates permissions after the last migration, and new models add permissions.
-Operators manage groups with other names.
+Operators can create other groups.
 """
 
 import time
@@ -101,7 +101,7 @@ class Passwords(LoadsAtOnce):
 class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
     """Blocks IP addresses that guess passwords. Denies site-wide permissions to operators of some applications.
 
-    This backend comes before all others, so it denies these permissions whatever groups the operators are in.
+    This is the first backend, so its denial takes precedence over the permissions of an operator's groups.
     """
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
@@ -210,7 +210,6 @@ def memory_apps() -> set[str]:
 
 
 def groups() -> dict[str, Q]:
-    """Return the permissions of each group."""
     memory = Q(content_type__app_label__in=memory_apps())
     shown = memory | Q(content_type__app_label__in=["sessions_app", "django_q"])
     # Excludes keys and webhooks. Tables of logins, of Django or other packages, are not in these apps.
@@ -220,7 +219,7 @@ def groups() -> dict[str, Q]:
 
 
 def register_groups(**_: Any) -> None:
-    """Make the groups equal to the table. Create missing permissions, because `migrate` may create them later."""
+    """Synchronize the groups with the table. Create missing permissions, because `migrate` may create them later."""
     from django.contrib.auth.models import Group, Permission
 
     for app in apps.get_app_configs():

@@ -22,7 +22,7 @@ from typing import TextIO, TypeVar, cast
 
 T = TypeVar("T")
 
-PARENT = "MEMORY_PARENT"  # environment variable of a child: the id of the parent that it dies with
+PARENT = "MEMORY_PARENT"  # environment variable of a child: the id of the parent process, whose death kills it
 LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
 STOP_SECONDS = 30  # seconds that a child may take to exit
 LONGEST_PAUSE = 30.0  # maximum seconds before a child that keeps dying is restarted
@@ -199,7 +199,7 @@ class Fork:
         self.is_wanted = False  # whether `WAKE` was received since it was started
         self.due_at = 0.0
         self._started_at = 0.0
-        self._deaths = 0  # in a row
+        self._deaths = 0  # consecutive deaths
 
     @property
     def pid(self) -> int:
@@ -211,7 +211,6 @@ class Fork:
         return self._process.exitcode
 
     def wait(self, seconds: float) -> None:
-        """Wait for the child to exit, for at most this many seconds."""
         self._process.join(seconds)
 
     def start(self) -> None:
@@ -316,7 +315,7 @@ class Tree:
     """The children of this process, which it keeps running.
 
     Args:
-        children: In the order of their start. They are stopped in reverse order.
+        children: Started in this order, and stopped in reverse order.
         told: Called with a sentence for each child that died.
     """
 

@@ -1,7 +1,7 @@
 """The table of scheduled tasks. `migrate` registers them with the queue, without duplicates.
 
-The table lists the tasks that belong to no process. The sweeps that processes declare are added. The queue and the
-command `run_schedule` run each task by its name.
+The table lists the tasks that belong to no process, and the sweeps that processes declare. The queue and the command
+`run_schedule` run each task by its name.
 """
 
 import inspect
@@ -41,8 +41,8 @@ class Scheduled:
 
     Args:
         name: Its name in the queue and the command.
-        run: Accepts `dry_run`. The text of its result describes what was done. If the result has `failures`, the
-            command fails.
+        run: Called to run the task. Accepts `dry_run`. `str()` of its result describes what was done. If the result has
+            `failures`, the command fails.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Scheduled:
 
     @property
     def does(self) -> str:
-        """The first line of its function's docstring."""
+        """The first line of the docstring of `run`."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
 
@@ -128,7 +128,7 @@ def is_late(row: Any) -> bool:
 
 
 def register_schedules(**_: Any) -> None:
-    """Make the queue's schedules equal to the table. Paused schedules stay paused."""
+    """Synchronize the queue's schedules with the table. Paused schedules stay paused."""
     known = schedules()
     for scheduled in known.values():
         timing = scheduled.timing

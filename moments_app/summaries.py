@@ -45,13 +45,13 @@ from sessions_app.models.message import SequenceRange
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
-# If no context was requested since the last summary, the next is due after this many turns. `UNREAD_TURNS` is for a
-# language model, whose calls cost money. `FREE_TURNS` is for the extractive engine; with it, consecutive windows leave
-# no gap.
+# The number of turns after which a summary is due if no context was requested since the last one. `UNREAD_TURNS` is for
+# a language model, whose calls cost money. `FREE_TURNS` is for the extractive engine, and leaves no gap between
+# windows.
 UNREAD_TURNS, FREE_TURNS = 48, WINDOW
-PROMPT_TOKENS = 550  # tokens of a call in addition to the turns: prompt, current text and facts
+PROMPT_TOKENS = 550  # estimated tokens of the prompt, current text and facts of a call
 FIRST_END = 5  # sequence of the first end of a round at which a summary is written
-LOOK_BACK = 50  # turns searched for the end of the last round
+LOOK_BACK = 50  # maximum turns to search for the end of the last round
 
 logger = structlog.get_logger(__name__)
 
@@ -62,8 +62,8 @@ class SummaryInput(ProcessInput):
 
     Args:
         summary: the version to write, which is `processing`.
-        source_ids: primary keys of its source messages, including those of the base that are still in the window.
-        unreadable: ranges of archived turns that it should have covered too.
+        source_ids: primary keys of the source messages, including those of the base that are still in the window.
+        unreadable: ranges of archived turns that could not be read.
         corrections: the state of the person's corrections before the turns were read.
     """
 
@@ -86,8 +86,6 @@ class Rolled:
 
 
 class RollSummary(Process[SummaryInput, Rolled]):
-    """Writes the next version of a session's summary."""
-
     name = PROCESS
     title = "Summarize new messages"
     makes = "summaries of new messages"
@@ -98,10 +96,10 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return language_model(settings.ENGINE.model_for_speed)
 
     def claim(self, job: Job) -> SummaryInput | Skipped:
-        """Read the new turns, including archived ones, and the previous summary.
+        """Read the previous summary, and the new turns, including archived ones.
 
         Raises:
-            ArchiveError: some are archived and can't be read; the last attempt continues without them.
+            ArchiveError: some archived turns can't be read. The last attempt continues without them.
         """
         session = session_of(job)
         summary = _version_to_write(session) or _version_begun_meanwhile(session)
@@ -174,7 +172,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return _begin_each(due, requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
-        """Mark this run's version as failed. The next attempt starts another one, over the newest window."""
+        """Mark this run's version as failed. The next attempt starts another version, over the newest window."""
         if job.session:
             for summary in Summary.objects.for_session(job.session).processing():
                 summary.fail(error)
@@ -192,7 +190,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return bool(latest and Summary.objects.filter(pk=latest.pk).update(status=Summary.Status.FAILED))
 
     def workload(self, *, everything: bool) -> Workload:
-        """Estimate the summaries of conversations. Settling writes none."""
+        """Estimate the summaries of conversations. Settling writes no summaries."""
         conf = settings.ROLLING_SUMMARY
         is_due = Q(message_count__gt=FIRST_END) if everything and conf.enabled else Q(pk=None)
         turns = Cast(F("message_count"), FloatField())
@@ -232,7 +230,7 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
     """Return True if the end of a round makes a summary due.
 
     Args:
-        end: sequence of the turn that ended it.
+        end: sequence of the turn that ended the round.
         may_be_read: whether a context may have been requested since the session's last summary.
     """
     conf = settings.ROLLING_SUMMARY
@@ -243,7 +241,7 @@ def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
 
 
 def _unread_turns(session: Session) -> int:
-    """Return how many new turns make a summary due if no context was requested.
+    """Return the number of new turns after which a summary is due if no context was requested.
 
     The first summary of the extractive engine is due at once.
     """
@@ -257,7 +255,7 @@ def _calls_model() -> bool:
 
 
 def _by_reading(read: Combinable, unread: Combinable) -> Case:
-    """Return one of two figures of a session, depending on whether contexts of it are requested."""
+    """Choose between two expressions, depending on whether contexts of a session are requested."""
     receipts = ContextReceipt.objects.filter(session=OuterRef("pk"))
     is_read = Exists(receipts) if settings.MEMORY_CONTEXT.receipt_days else Q(pk__isnull=False)
     return Case(When(is_read, then=read), default=unread, output_field=FloatField())
@@ -292,7 +290,7 @@ def _version_to_write(session: Session) -> Summary | None:
 
 
 def _version_begun_meanwhile(session: Session) -> Summary | None:
-    """Return the version to write, with the session locked: an append that begins one relies on an open job."""
+    """Lock the session, and return the version to write. An append may have added it, relying on this open job."""
     locked = Session.objects.locked().filter(pk=session.pk).first()
     return _version_to_write(locked) if locked else None
 
@@ -308,7 +306,7 @@ def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], li
 
 
 def _last_end_of_round(session: Session) -> int | None:
-    """Return the turn that ended the last round. Search archived turns only if no other turn ended one."""
+    """Return the turn that ended the last round. Search archived turns only if no other turn ended a round."""
     newest = session.messages.believed().filter(user_id=session.user_id).order_by("-sequence")
     if (end := end_of_round(newest.turns()[:LOOK_BACK])) is not None:
         return end
@@ -323,7 +321,7 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
     turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
     there = list(turns.values_list("pk", "sequence", "retracted_at"))
     still = [pk for pk, sequence, retracted_at in there if sequence >= start and retracted_at is None]
-    # Only the ids of archived turns are known. The last ones are used, because ids grow with a session's sequence.
+    # Of archived turns, only the ids are known. Use the last ids, because they grow with the sequence in a session.
     archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in there})
     slid_out = max(len(archived) - max(session.kept_from_sequence - start, 0), 0)
     return sorted(still + archived[slid_out:])
@@ -365,6 +363,6 @@ def _complete(job: Job, summary: Summary, input: SummaryInput) -> None:
 
 
 def _end_after(session: Session, summary: Summary) -> int | None:
-    """Return the end of the last round if it came after this version's."""
+    """Return the end of the last round if it came after the end of this version, or None."""
     end = _last_end_of_round(session) if session.last_sequence > summary.end_sequence else None
     return end if end is not None and end > summary.end_sequence else None

@@ -1,4 +1,4 @@
-"""Automatic follow-ups of changes, in the same transaction: jobs after an append, new vectors, webhooks."""
+"""Follow-up actions in the transaction of a change: jobs after an append, new vectors, webhooks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -39,7 +39,6 @@ def connect() -> None:
 
 
 def mark_platform_lines(messages: Sequence[NewMessage], **_: Any) -> None:
-    """Hash the lines of messages that may repeat served text."""
     compare_lines(messages)
 
 
@@ -59,7 +58,6 @@ def queue_function(function: str, args: Sequence[Any], user_pk: int | None, **_:
 
 
 def queue_webhooks(instance: Event, created: bool, **_: Any) -> None:
-    """Queue webhooks for an event that has subscribers."""
     if created:
         WebhookDelivery.objects.queue(instance)
 
@@ -70,20 +68,20 @@ def import_statements(people: Mapping[str, UserProfile], statements: Sequence[St
 
 def digest_now(session: Session, **_: Any) -> None:
     """Create the digest synchronously. If that fails, continue the request without it."""
-    with unlimited():  # a request does a worker's job here
+    with unlimited():  # runs a worker's job within a request
         job = Job.objects.request(DigestSession.name, session, requested_by="request", force=True)
         run_job(job.job_id)
 
 
 def settle_overdue(session: Session, **_: Any) -> None:
-    """Queue settling for a session's turns whose retention period is over, before they are deleted."""
+    """Queue a settle job for a session with turns past the retention period, which are deleted once it has run."""
     Job.objects.request(Settle.name, session, requested_by="retain", force=True)
 
 
 def embed_again(
     instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
 ) -> None:
-    """Delete the vector of an edited fact or moment, and embed it again if it can still be found."""
+    """Delete the vector of an edited fact or moment, and embed it again if searches can still find it."""
     if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
@@ -96,5 +94,5 @@ def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: st
 
 
 def resume_postponed_jobs(**_: Any) -> None:
-    """Make jobs due that wait for another day, because a limit was changed. They check the limits again."""
+    """Make the jobs due that a daily limit has postponed, because a limit was changed. They check the limits again."""
     Job.objects.take_up()

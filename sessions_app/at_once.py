@@ -1,4 +1,4 @@
-"""A migration operation that applies many operations between two states.
+"""A migration operation that applies many operations at once.
 
 After each operation, Django renders all related models again. With many tables, this takes longer than the SQL.
 """

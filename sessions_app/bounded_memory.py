@@ -19,12 +19,12 @@ from sessions_app.refusals import Refusal
 MIB = 2**20
 DIRECTORY_MAX = 4 * MIB  # maximum bytes of a zip file's directory
 
-# Python decompresses a whole block of the other methods at once. A block of 4 kB may decompress to 100 MB.
+# With other methods, Python decompresses a whole block at once. A block of 4 kB may decompress to 100 MB.
 _METHODS = (ZIP_STORED, ZIP_DEFLATED)
 _LOCKED = 0x1 | 0x40 | 0x2000  # flags of encrypted files
 _PATCHES = 0x20
-# Matches a string as a whole, so signs within strings don't count. The string may be cut off at the end. Never
-# backtracks.
+# Matches whole strings, so brackets and commas within them don't count. A string may be cut off at the end of the text.
+# Never backtracks.
 _STRING_OR_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 _PREPARED = """
 PRAGMA journal_mode = OFF;
@@ -39,7 +39,7 @@ class ZipRefused(Refusal):
 
 
 class _Reading:
-    """A file that limits how much it reads at once."""
+    """A wrapper of a file. Raises ZipRefused if a single read returns more than `DIRECTORY_MAX` bytes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -58,7 +58,7 @@ def open_zip(file: IO[bytes]) -> ZipFile:
     """Open a file as a zip file. Raise BadZipFile if it isn't one, or ZipRefused if it contains too many files."""
     try:
         return ZipFile(cast("IO[bytes]", _Reading(file)))
-    except (NotImplementedError, ValueError) as error:  # an impossible version or file name
+    except (NotImplementedError, ValueError) as error:  # an unknown version, or an invalid file name
         raise BadZipFile(str(error)) from error
 
 
@@ -77,14 +77,14 @@ def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
 
 
 def max_value_count(text: str | bytes, start: int = 0) -> int:
-    """Return an upper bound of the number of values in JSON: every list, object and comma may start one."""
+    """Return an upper bound of the number of values in JSON. Every bracket, brace and comma may start a value."""
     if isinstance(text, bytes):
         return sum(text.count(sign, start) for sign in (b"[", b"{", b","))
     return sum(text.count(sign, start) for sign in "[{,")
 
 
 def end_of_values(text: str, most: int, start: int = 0) -> int | None:
-    """Return the position where JSON reaches its maximum number of values, or None if it doesn't."""
+    """Return the position where JSON exceeds the maximum number of values (`most`), or None if it doesn't."""
     if max_value_count(text, start) <= most:
         return None
     places = (found.start() for found in _STRING_OR_VALUE.finditer(text, start) if found[0][0] != '"')

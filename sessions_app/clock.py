@@ -1,4 +1,4 @@
-"""The clock of the database, and the correction of times that are in the future by that clock.
+"""Correct stored times that are in the future by the database's clock.
 
 All hosts compare times by the database's clock. If a host's clock is wrong, it can store a heartbeat or a lease with a
 time in the future, and no worker would take over before that time. `put_back` finds such rows, sets their times to the
@@ -24,7 +24,7 @@ PUT_BACK = "times_put_back"  # event type
 ACTOR = "clock"
 TOLERANCE = timedelta(seconds=10)  # maximum difference between the clocks of hosts
 AT_ONCE = 1_000  # maximum rows of a table per call; the next call continues
-LOCK_SECONDS = 0.2  # timeout for a locked row
+LOCK_SECONDS = 0.2  # seconds to wait for a locked row
 
 logger = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ class Times:
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
     def put_back(self) -> "TimeCorrection | None":
-        """Set times that are too far ahead to the present. If one of the rows is locked, leave all to the next call."""
+        """Set times that are too far ahead to the present. Change nothing if a row is locked; the next call retries."""
         found = dict(self.wrong().order_by().values_list("pk", self.column)[:AT_ONCE])
         try:
             with transaction.atomic(), connection.cursor() as cursor:

@@ -38,7 +38,7 @@ class _Meter:
         self._known: dict[Subject, tuple[float, Standing]] = {}
 
     def add(self, subjects: Iterable[Subject], more: Amounts) -> None:
-        """Count, without checking limits."""
+        """Add to the counts without checking limits."""
         with self._lock:
             for subject in subjects:
                 self._add(subject, more)
@@ -49,7 +49,7 @@ class _Meter:
         self._pending[place] = self._pending.get(place, Amounts()) + more
 
     def take(self, subject: Subject) -> Standing:
-        """Count a request unless its limit is reached. Return the usage before it."""
+        """Count a request unless the limit is reached. Return the usage before this request."""
         self.look_up([subject])
         with self._lock:
             standing = self._now(subject)
@@ -65,7 +65,7 @@ class _Meter:
             return self._now(subject)
 
     def look_up(self, subjects: Iterable[Subject]) -> None:
-        """Cache the usage of these subjects. Reads those that aren't cached with one query."""
+        """Cache the usage of these subjects. Uses at most one query."""
         with self._lock:
             unknown = [subject for subject in subjects if not self._is_known(subject)]
         if not unknown:
@@ -185,7 +185,7 @@ class Call:
 
     @property
     def models_used_up(self) -> str:
-        """A sentence about the limit on model calls that is reached. Blank if none is."""
+        """An error message if a limit on model calls is reached, otherwise blank."""
         now = (meter.standing(subject) for subject in self.standings)
         return next((told for standing in now if (told := standing.models_used_up)), "")
 

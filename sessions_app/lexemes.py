@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from py3langid import langid
 
 LATIN_MODEL = Path(__file__).with_name("latin.npz")  # py3langid's model, reduced by tests/support/latin_model.py
-VERSION = 1  # of the stems; `index_words` reindexes rows of an older version
+VERSION = 1  # version of the stems; `index_words` reindexes rows of older versions
 MAX_CHARS = 50_000  # indexed characters of a text; PostgreSQL limits a vector to a megabyte
-QUERY_MAX_CHARS = 4_000  # maximum at every entry point
+QUERY_MAX_CHARS = 4_000  # maximum length of a query in all interfaces
 MAX_WORD = 64  # maximum characters of a word
 FEW = 3  # if a query has at most this many words, its language is in doubt
 LIKELY = 0.3  # minimum probability of a possible language
@@ -43,9 +43,9 @@ SURE = 0.6  # below this probability, English is possible too
 CERTAIN = 0.9  # from this probability, a query searches in no other language
 DEFAULT = "en"
 SAMPLE_CHARS = 200  # characters of a text that are used to identify its language
-LONGEST = 5  # longest texts of a conversation that are used to identify its languages
+LONGEST = 5  # number of a conversation's longest texts that are used to identify its languages
 MOSTLY = 0.7  # minimum share of a text's words that must have the same script
-TELLING = 2  # number of stop words of a single language that identify it
+TELLING = 2  # minimum number of distinctive stop words that identify a language
 ALONE = 0.5  # weight factor of a single character, in scripts whose words are pairs of characters
 POSITIONS = 16_383  # maximum position that PostgreSQL stores
 OCCURRENCES = 255  # positions of a word that PostgreSQL stores
@@ -167,7 +167,7 @@ def vector(text: str) -> str:
 
 
 def stems_in(text: str, languages: tuple[str, ...] = ()) -> frozenset[str]:
-    """Return the stems that index a text, by default in its own languages."""
+    """Return the stems that index a text, by default in its possible languages."""
     return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS], languages)))
 
 
@@ -183,7 +183,7 @@ def marked(stem: str) -> tuple[str, str]:
 
 
 def certain_language(text: str) -> str:
-    """Return the language of a text. If the script identifies none, return the script. Blank if it isn't certain."""
+    """Return the language of a text, or its script if the script identifies no language. Blank if it isn't certain."""
     scripts = Counter(
         (_language_by_script(run) or ("" if _is_latin(run) else "other")) if script == "word" else "cjk"
         for script, run in _runs(text[:SAMPLE_CHARS])
@@ -204,8 +204,8 @@ def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
     """Return the distinct words of a query.
 
     Args:
-        most: The maximum number of words. A longer query is cut to the words at its start and its end, where the
-            question usually is. None: no maximum.
+        most: The maximum number of words, or None. A longer query is cut to the words at its start and its end, where
+            the question usually is.
     """
     return list(_words_of_query(text, most))
 
@@ -235,13 +235,13 @@ def whole_words(text: str) -> list[QueryWord]:
 
 
 def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of some words in a text, in any of their forms."""
+    """Yield the start and end of each occurrence of the words in a text, in any inflected form."""
     wanted = {stem for word in words for stem in word.stems}
     stems = _stems_in(likely_languages(text))
     end = 0
     for script, run in _runs(text):
         start = text.find(run, end)
-        if start < 0:  # spelled so that only its normal form matches
+        if start < 0:  # only the text's normal form contains the run
             continue
         end = start + len(run)
         parts = _parts(script, run) if script != "word" else stems[run]
@@ -308,7 +308,7 @@ def _likely(ranked: Sequence[tuple[str, float]]) -> tuple[str, ...]:
 
 
 def _indexed(text: str, languages: tuple[str, ...] = ()) -> Iterable[Iterable[str]]:
-    """Return the stems of each position of a text, by default in the text's possible languages."""
+    """Return the stems at each position of a text, by default in the text's possible languages."""
     stems = _stems_in(languages or likely_languages(text))
     if text.isascii():
         return map(stems.__getitem__, _ascii_runs(text))
@@ -318,7 +318,7 @@ def _indexed(text: str, languages: tuple[str, ...] = ()) -> Iterable[Iterable[st
 
 
 def _runs(text: str) -> Iterable[tuple[str, str]]:
-    """Return the runs of characters of the same script in a text, each with its script. Runs of letters have `word`."""
+    """Return the runs of characters of the same script, each with its script: `word` for all scripts with spaces."""
     if text.isascii():
         return (("word", run) for run in _ascii_runs(text))
     text = normal_form(text).replace("·", " ")
@@ -428,7 +428,7 @@ def _plain(word: str) -> str:
     """Return a word without the accents of Latin and Greek letters."""
     if word.isascii():
         return word
-    if "\u0400" <= word[0] <= "\u1dff":  # in these scripts, a mark can make it another letter
+    if "\u0400" <= word[0] <= "\u1dff":  # in these scripts, a mark can turn a letter into another one
         return word.translate(_PLAIN)
     return _ACCENTS.sub("", unicodedata.normalize("NFD", word)).translate(_PLAIN)
 

@@ -2,7 +2,7 @@
 
 On pages of such an operator, queries run in the role `memory_operator`, which can only read and change rows of these
 applications. So even if a query lacks a filter, the database returns no other rows. `database/database_roles.py`
-describes how transactions take the role.
+describes how transactions switch to the role.
 
 The migration of a table with data of people or applications needs the operation `let_operators`.
 """
@@ -23,7 +23,7 @@ OPERATOR = "NULLIF(current_setting('memory.operator', true), '')::bigint"
 
 
 def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") -> RunSQL:
-    """Return a migration operation that limits such operators to some rows of a table.
+    """Return a migration operation that gives limited operators access to some rows of a table.
 
     Args:
         table: The table's name in the database.
@@ -52,7 +52,7 @@ def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") 
 
 
 def seen(table: str, other: str, column: str) -> str:
-    """Return an SQL condition that the operator can read the row of another table that this row refers to."""
+    """Return an SQL condition for rows that refer to a row of another table that the operator can read."""
     return f"EXISTS (SELECT FROM {other} seen WHERE seen.id = {table}.{column})"
 
 
@@ -60,7 +60,7 @@ def of_person(table: str, column: str = "user_id") -> str:
     return seen(table, "sessions_app_userprofile", column)
 
 
-# --- taking the role ---
+# --- switching to the role ---
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Scope(Role):
     applications: tuple[int, ...]
 
     def taken(self) -> str:
-        """Return the SQL that takes the role with its limits for the rest of a transaction."""
+        """Return the SQL that sets the role and its limits for the rest of a transaction."""
         applications = ",".join(map(str, self.applications))
         return (
             f"{super().taken()}SELECT memory_set('memory.applications', '{applications}'), "
@@ -90,7 +90,7 @@ def is_limited(user: object) -> bool:
 
 @contextmanager
 def acting_as_limited_operator(operator: int, applications: Collection[int]) -> Iterator[None]:
-    """Run the block as an operator who is limited to these applications. Both are given by primary key."""
+    """Run the block as an operator who is limited to these applications. The arguments are primary keys."""
     with taking(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
         yield
 

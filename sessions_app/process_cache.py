@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Arguments = TypeVarTuple("Arguments")
 
-MAX_VERIFIED = 50_000  # keys and logins
+MAX_VERIFIED = 50_000  # maximum number of keys and logins
 
 
 def cached_by_hash(most: int) -> Callable[[Callable[[*Arguments], V]], Callable[[*Arguments], V]]:
@@ -89,15 +89,15 @@ class ProcessCache(Generic[K, V]):
 class VerifiedSecrets:
     """The API keys and logins that this process has verified.
 
-    Requests with one of them skip the anonymous rate limit. Only hashes are stored, and the application of a key unless
-    it is the first one.
+    Requests with one of them skip the anonymous rate limit. Only hashes are stored, and the applications of keys,
+    except the first application.
     """
 
     def __init__(self) -> None:
         self._applications: ProcessCache[bytes, int | None] = ProcessCache(MAX_VERIFIED)
 
     def add(self, secret: str, application: int | None = None) -> None:
-        """Add a verified key or login, and the primary key of the key's application unless it is the first one."""
+        """Add a verified key or login. `application` is the primary key of a key's application, None for the first."""
         self._applications.put(hash_of(secret), application)
 
     def drop(self, secret: str) -> None:

@@ -1,4 +1,4 @@
-"""Row-level security for personal data: a second protection in case a query lacks a filter.
+"""Row-level security for personal data: a second line of defense in case a query lacks a filter.
 
 A request that serves a person runs in `acting_for(user_id, application=…)`. That is one transaction under the role
 `memory_request`, which sees only the rows of that person, and the shared rows of the application. Workers, commands and
@@ -56,7 +56,8 @@ def protect(
 
 
 _PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE application_id = %(application)s AND user_id = %(user_id)s"
-# A web process can only see a profile that it has named. So the message names the profile, and then selects it.
+# A web process can only see the profile in the settings `memory.named` and `memory.named_in`. So the message sets these
+# before it selects the profile.
 _ENTER_SQL = """
 SELECT set_config('memory.named', %(user_id)s, true), set_config('memory.named_in', %(application)s::text, true);
 SELECT {columns}, memory_set('memory.user_pk', u.id::text), memory_set('memory.application', u.application_id::text),
@@ -67,8 +68,8 @@ _ENTER_AS_NOBODY = """
 SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(application)s::text),
     set_config('role', %(role)s, true)
 """
-# The same, with the lock of `UserProfile.objects.hold`. If the request waits until the person is erased, it finds no
-# profile, and doesn't take the role.
+# The same, with the lock of `UserProfile.objects.hold`. If an erasure of the person makes the request wait, it finds no
+# profile afterwards, and doesn't switch to the role.
 _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
 
 

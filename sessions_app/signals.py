@@ -9,8 +9,8 @@ digest_wanted = Signal()
 # turns are kept until memory covers them.
 turns_overdue = Signal()
 
-# Sent by `import_sessions` in a transaction that holds the people. `people` maps user_ids to profiles, and `statements`
-# are another system's facts about them. A receiver returns how many of these are new.
+# Sent by `import_sessions` in a transaction that protects the people from erasure. `people` maps user_ids to profiles,
+# and `statements` are another system's facts about them. A receiver returns the number of new facts.
 statements_imported = Signal()
 
 # Sent in the transaction of a request that edits a profile. `profile` is locked, `edits` maps fields to new values, and

@@ -1,4 +1,4 @@
-"""The current trace: an id that a request, the jobs that it queues, and their calls share.
+"""The current trace: an id shared by a request, the jobs that it queues, and their calls.
 
 Every log line has the id as `request_id`, and every response as `X-Request-Id`. A job's row stores it for the worker.
 OpenTelemetry spans use the same id. Only OpenTelemetry's API is used here, which does nothing if tracing is off
@@ -40,7 +40,7 @@ def traceparent() -> str:
 
 @contextmanager
 def span(name: str, **attributes: str | int) -> Iterator[Span]:
-    """Run the block in a span. All spans of a kind have the same name. Attributes must not contain user text."""
+    """Run the block in a span. `name` is that of the kind of span. Attributes must not contain user text."""
     with _tracer.start_as_current_span(name, attributes=attributes) as started:
         yield started
 

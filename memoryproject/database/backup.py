@@ -2,7 +2,7 @@
 
 A backup is a zip file: a dump by `pg_dump`, the files of archived turns, the key that was created in `DATA_DIR`, and a
 manifest. The database and the list of files are read in one snapshot while the site keeps serving. `restore.py`
-restores it.
+restores a backup.
 """
 
 import json
@@ -36,7 +36,7 @@ FORMAT = 2
 FORMER_FORMAT, FORMER_RELEASE = 1, "1.0.0rc1"
 MANIFEST, DUMP, ARCHIVES = "manifest.json", "database.dump", "archives/"
 KEY, ENCRYPTED_KEY = "secret_key", "secret_key.encrypted"
-LEFT_OUT = "django_session"  # login sessions: operators log in again
+LEFT_OUT = "django_session"  # login sessions; operators have to log in again
 PART = 1_000_000  # bytes to copy at a time
 
 ON_SEVERAL = (
@@ -45,7 +45,8 @@ ON_SEVERAL = (
 )
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
 
-# Roles that policies and privileges name. Privileges on the schema are left out: the owner grants them again.
+# Roles that policies and privileges refer to. Privileges on the schema are excluded, because the owner grants them
+# again.
 _ROLES_SQL = """
 SELECT DISTINCT rolname FROM pg_shdepend
 JOIN pg_database ON pg_database.oid = dbid JOIN pg_roles ON pg_roles.oid = refobjid
@@ -75,8 +76,8 @@ class Manifest:
 
     Args:
         made_at: The time of the backup, in ISO 8601.
-        migrations: The applied migrations by app, in the order of their names.
-        roles: The roles that privileges and policies name.
+        migrations: The applied migrations by app, sorted by name.
+        roles: The roles that policies and privileges refer to.
         defaults: SQL of the default privileges on future tables.
         tables: The number of rows of each table.
     """
@@ -180,7 +181,6 @@ def _write_database(file: zipfile.ZipFile) -> Manifest:
 
 
 def column(question: str) -> list[Any]:
-    """Return the first column of a query's result."""
     with connection.cursor() as cursor:
         cursor.execute(question)
         return [value for (value, *_) in cursor.fetchall()]
@@ -256,7 +256,7 @@ def _is_whole(file: zipfile.ZipFile, name: str) -> bool:
 
 
 def compare(path: Path) -> list[str]:
-    """Return the damaged parts of a backup, and the tables whose number of rows differs from the database's.
+    """Return the damaged parts of a backup, and the tables whose row counts differ from those in the database.
 
     Raises:
         BackupError: The file is not a backup.
@@ -282,7 +282,7 @@ class WrongPassphrase(Exception):
 
 
 def encrypt(text: bytes, passphrase: str) -> bytes:
-    """Encrypt a text. Its salt and its nonce precede the result."""
+    """Return the encrypted text, preceded by its salt and nonce."""
     salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
     return salt + nonce + _cipher(passphrase, salt).encrypt(nonce, text, None)
 

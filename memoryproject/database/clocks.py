@@ -1,4 +1,4 @@
-"""The columns whose times decide when work is done. A time in the future is set to the present.
+"""Correct columns whose times determine when work is done. Times in the future are set to the present.
 
 The watchdog checks most of them and the schedules (`schedules.py`) every minute. `put_times_back` checks the others
 every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers can't read
@@ -29,14 +29,14 @@ from moments_app.models.webhook import LONGEST_PAUSE
 from sessions_app.clock import Times, put_back, with_wrong
 from sessions_app.models import ApiKey, Event, Message, Session
 
-DAY = timedelta(days=1)  # a job may wait until tomorrow, and a circuit as long as its provider requests
+DAY = timedelta(days=1)  # maximum wait of a job (until tomorrow) and of a circuit (as its provider requests)
 
 # Columns that extras add when they are loaded. The watchdog checks them every minute.
 OF_EXTRAS: list[Times] = []
 
 
 def often() -> Iterator[Times]:
-    """Yield the columns to check every minute. Each has a small table, or an index that starts with the column."""
+    """Yield the columns to check every minute. Each is in a small table or is the first column of an index."""
     yield from _jobs()
     yield Times(Circuit, "since")
     yield Times(Circuit, "last_failure_at")
@@ -70,7 +70,7 @@ def _jobs() -> Iterator[Times]:
 
 
 def nightly() -> Iterator[Times]:
-    """Yield the columns whose times matter only over days. Checking a column reads its whole table."""
+    """Yield the columns to check every night. Their times matter only over days, and each check reads a whole table."""
     yield Times(Message, "arrived_at")
     yield Times(Session, "last_arrived_at")
     yield Times(Session, "restored_at")

@@ -31,7 +31,7 @@ class DeadlinePassed(Exception):
 
 
 class Pulse:
-    """Sends one probe at a time, in its own connection and thread, so that it never waits for a free one.
+    """Sends one probe at a time, on a connection and a thread of its own, so a probe never waits for a free one.
 
     The connection stays open, because PostgreSQL is slow to start a new process on a busy machine.
     """
@@ -40,7 +40,7 @@ class Pulse:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="pulse")
         self._question: Future[None] | None = None
         self._asked_at = -FRESH_SECONDS
-        self._connection: psycopg.Connection | None = None  # used only by the thread
+        self._connection: psycopg.Connection | None = None  # used only in the probe's thread
 
     def check(self) -> None:
         """Raise `NoAnswer` while a probe is overdue, so the request fails immediately."""
@@ -81,7 +81,7 @@ class Pulse:
         return self._question.done()
 
     def _ask(self) -> None:
-        """Wait until the database responds, even if with an error."""
+        """Wait until the database responds. An error is a response too."""
         try:
             self._connection = self._connection or _connected()
             self._connection.execute("SELECT 1")

@@ -43,7 +43,7 @@ from memoryproject.postgresql.programs import ProgramFailed, running
 from sessions_app.database.database_roles import create_roles
 from sessions_app.database.several_servers import remote_tables
 
-LOCK = 6_184_092  # advisory lock, an arbitrary number: one restore at a time
+LOCK = 6_184_092  # arbitrary id of the advisory lock that allows only one restore at a time
 UNDER_WAY = "restore_under_way"  # a table with the id of the backup
 LEFT_OUT = (" SCHEMA - public ", " SCHEMA public ", " DEFAULT ACL ")  # entries of a dump that are not restored
 # The connection of a killed restore's `pg_restore` may still be open.

@@ -15,7 +15,7 @@ from memoryproject.embedded import server
 from sessions_app.database.statement_timeouts import set_local
 
 PATIENCE = 5.0  # maximum seconds for a response
-AGAIN = 1.0  # seconds between interruptions, because a rollback may hang too
+AGAIN = 1.0  # seconds until the next interruption, because a rollback may hang too
 
 
 class DatabaseUnavailable(Exception):

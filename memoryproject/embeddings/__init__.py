@@ -1,4 +1,4 @@
-"""The embedded embeddings server: a process that turns texts into vectors, with the API of OpenAI.
+"""The embedded embeddings server: a process that turns texts into vectors, with an OpenAI-compatible API.
 
 `manage.py run` forks it, and `manage.py embeddings` serves other hosts. It uses neither Django nor a database.
 `served.py` loads the model, `queue.py` chooses the next text, and `app.py` serves HTTP. The server listens on any free
@@ -30,7 +30,7 @@ def read_address(data_dir: Path) -> str:
 
 
 def write_address(data_dir: Path, address: str) -> None:
-    """Replace the address atomically."""
+    """Write the address file atomically."""
     fresh = data_dir / f"{ADDRESS_FILE}.new"
     fresh.write_text(address)
     fresh.replace(data_dir / ADDRESS_FILE)

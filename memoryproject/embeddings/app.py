@@ -2,7 +2,8 @@
 
 The process loads the model before it listens.
 
-`input_type` is the kind of the texts, in the terms of Cohere, Voyage or E5. The default is documents.
+`input_type` says whether the texts are queries or documents, in the terms of Cohere, Voyage or E5. The default is
+documents.
 """
 
 import asyncio
@@ -102,7 +103,6 @@ async def health(request: Request) -> Response:
 
 
 async def models(request: Request) -> Response:
-    """Return the list of models, which has one entry."""
     entry = {"id": request.app.state.model.name, "object": "model", "owned_by": "memory-platform"}
     return JSONResponse({"object": "list", "data": [entry]})
 

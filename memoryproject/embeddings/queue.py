@@ -1,7 +1,7 @@
-"""Choose the next text to embed: queries before documents, and none for a client that has disconnected.
+"""Choose the next text to embed: queries before documents. Skip the texts of disconnected clients.
 
-One thread computes documents and another one queries, so a query doesn't wait for the end of a long document. No
-document is started while a query waits or is computed. So both threads compute at the same time only until the current
+One thread embeds documents and another one embeds queries, so a query doesn't wait for the end of a long document. No
+document is started while a query waits or is being embedded. So both threads work in parallel only until the current
 document is done.
 """
 
@@ -22,7 +22,7 @@ MAX_DOCUMENTS = 4_096  # waiting texts
 MAX_WAIT = 20.0  # seconds that new documents may have to wait
 SECONDS_PER_CHAR = 0.0005  # estimate before the first texts are measured
 RECENT = 0.05  # weight of the last text in the mean seconds per character
-NICENESS = 5  # of the thread that computes documents
+NICENESS = 5  # nice value of the thread that embeds documents
 
 
 class Full(Exception):
@@ -63,7 +63,6 @@ class Line:
 
     @property
     def waiting(self) -> int:
-        """The number of waiting texts."""
         return sum(len(request.waiting) for request in self._living())
 
     @property
@@ -114,8 +113,6 @@ class Line:
 
 
 class Queue:
-    """A line for documents and a line for queries."""
-
     def __init__(self, model: Model) -> None:
         self._queries = Line(model, is_query=True)
         self._documents = Line(model, is_query=False, yields_to=self._queries)

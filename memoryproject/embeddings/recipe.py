@@ -24,7 +24,7 @@ class Recipe(NamedTuple):
         return self.query_prefix if is_query else self.document_prefix
 
     def fields(self, *, is_query: bool) -> dict[str, str]:
-        """Return the fields that a request needs for texts of this kind."""
+        """Return the additional fields of a request for texts of this kind."""
         if not self.input_types:
             return {}
         field, _, values = self.input_types.rpartition("=")

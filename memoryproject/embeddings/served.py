@@ -40,7 +40,6 @@ class Model(ABC):
 
 
 def load(folder: Path | None) -> Model:
-    """Load the model in a folder, or the packaged model."""
     return OnnxModel(folder) if folder else PackagedModel()
 
 

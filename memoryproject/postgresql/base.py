@@ -33,7 +33,7 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
             super().execute(f"{begin}; {query}", params, **options)
         finally:
             connection._autocommit = False
-        return self.set_result(-1)  # the result of the statement itself
+        return self.set_result(-1)  # the result of the statement, not of BEGIN
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -64,8 +64,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
 def _is_there(connection: Connection[Any]) -> bool:
     """Return whether a connection is alive. Query the server only if necessary.
 
-    If the server ended the connection, its message is already readable. If the server has vanished, only a query shows
-    that, so a connection without a recent response is checked with one.
+    If the server ended the connection, its message is already readable. If the server has vanished, only a query can
+    detect that, so a connection without a recent response is queried.
     """
     was_there = time.monotonic() - _answered.get(connection, 0.0) < TRUSTED_SECONDS
     if was_there and not _has_something_to_say(connection):

@@ -23,7 +23,7 @@ class ProgramFailed(Exception):
 
 @contextmanager
 def running(program: str, *arguments: str, **streams: Any) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a program and wait for its end. It is killed when this process dies.
+    """Run a program and wait for it to exit. The kernel kills it if this process dies.
 
     Args:
         program: The program's name, which becomes the `application_name` of its connection.

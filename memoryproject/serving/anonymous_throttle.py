@@ -27,12 +27,12 @@ from sessions_app.process_cache import VERIFIED
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-NETWORK_BITS = 64  # an IPv6 client has all addresses with the same prefix of this length
-AT_ONCE = 10  # seconds' worth of requests that may arrive at once
+NETWORK_BITS = 64  # addresses with the same prefix of this length belong to one IPv6 client
+AT_ONCE = 10  # burst size, in seconds of the rate
 ADDRESSES = 10_000  # addresses to track; the least recent one is dropped, which resets its limit
 PREFIXES = 100_000  # maximum prefixes to cache, of the most recently used keys
 FRESH_SECONDS = 5.0  # how long the prefixes are cached
-PATIENCE = 0.5  # how long a request waits for them
+PATIENCE = 0.5  # how long a request waits for the prefixes
 
 _PREFIX = re.compile(r"mem_([0-9a-z]{1,16})_")
 
@@ -113,8 +113,6 @@ def _prefixes_in_use() -> frozenset[str]:
 
 
 class AnonymousThrottle:
-    """Admits unauthenticated requests within the rate limit."""
-
     def __init__(self) -> None:
         self._buckets, self._prefixes = Buckets(), KeyPrefixes()
 

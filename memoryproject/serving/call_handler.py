@@ -46,7 +46,10 @@ class Handlers:
 
 
 class ContentPolicyMiddleware(CSPMiddleware):
-    """Adds the policy. A policy with a nonce, or that a view changed, is built for its response."""
+    """Adds the content security policy.
+
+    If the policy has a nonce, or if a view changed it, it is built for this response.
+    """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         is_own = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))

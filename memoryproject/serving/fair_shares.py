@@ -100,7 +100,7 @@ class Budget:
         return account.expected, wait
 
     def use(self, name: str, seconds: float) -> None:
-        """Charge thread-seconds used beyond the reservation, or return unused ones if negative."""
+        """Charge thread-seconds used beyond the reservation. Refund them if the number is negative."""
         account = self._account(name)
         account.left -= seconds
         if not self.is_bound(name):
@@ -135,7 +135,7 @@ class Spending:
     """Charges the thread-seconds of one request to its budgets.
 
     Args:
-        paid: The reservations, each with its budget, the caller's name, and the thread-seconds.
+        paid: The reservations, as tuples of the budget, the caller's name and the thread-seconds.
         has_used: Whether a thread has worked for the request.
     """
 
@@ -152,7 +152,7 @@ class Spending:
         self._settle(at_least=self._paid)
 
     def end(self) -> None:
-        """Return unused thread-seconds."""
+        """Refund unused thread-seconds."""
         self._settle(at_least=[0.0] * len(self._paid))
         if self._used:
             for budget, name in self._accounts:

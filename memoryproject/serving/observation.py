@@ -1,7 +1,8 @@
-"""Records about each request: its id, which logs and responses contain, and metrics.
+"""Request ids and metrics.
 
-The metrics are number, outcome and duration per entry point. The processes of a server share their counts through files
-(`figures_folder.py`), so any web process reports the totals.
+Logs and responses contain the id of the request. The metrics are number, outcome and duration of requests by entry
+point. The processes of a server share their counts through files (`figures_folder.py`), so any web process reports the
+totals.
 """
 
 import os

@@ -51,7 +51,7 @@ SPARE = 1  # threads kept for other applications
 
 _KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
-FIRST = "first"  # the name of the first application, whose primary key `VERIFIED` does not store
+FIRST = "first"  # identifies the first application, whose primary key `VERIFIED` does not store
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
@@ -77,7 +77,7 @@ class Threads:
 
     @asynccontextmanager
     async def one(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
-        """Hold a thread while the block runs.
+        """Occupy a thread while the block runs.
 
         Args:
             session: The session whose row the request may have to wait for, or a blank string.
@@ -85,8 +85,8 @@ class Threads:
         Raises:
             Refused: No thread became free in time.
         """
-        # First the session, because a request that waits for one must not take a thread from the person's other
-        # sessions.
+        # Wait for the session first. A request that waits for its session must not occupy a thread that the person's
+        # other sessions could use.
         own = [self._share(session, self._of_a_session), self._share(person, self._of_a_person)]
         taken: list[asyncio.Semaphore] = []
         try:
@@ -105,7 +105,7 @@ class Threads:
 
     @asynccontextmanager
     async def share_of(self, caller: Caller) -> AsyncIterator[None]:
-        """Hold a place in the caller's share while the block runs. The wait for it has no time limit."""
+        """Occupy a place in the caller's share while the block runs. Wait for it without a time limit."""
         async with AsyncExitStack() as stack:
             for share in self._shares_of(caller):
                 await stack.enter_async_context(share)
@@ -191,7 +191,7 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
 
 
 def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
-    """Reject a request that names a person, session or agent twice, because code may use different values.
+    """Reject a request that specifies a person, session or agent twice, because code could use either value.
 
     Raises:
         Refused: The message names the header or parameter.
@@ -232,7 +232,6 @@ def application_of(authorization: bytes) -> str:
 
 
 def caller_of(authorization: bytes) -> Caller:
-    """Return the sender of a request, by its API key."""
     key = _KEY.match(authorization)
     if not key:
         return NOBODY

@@ -1,4 +1,4 @@
-"""Log routes instead of paths, because paths contain people's ids. A denied page takes one line."""
+"""Log routes instead of paths, because paths contain people's ids. Log a denied page in one line."""
 
 import logging
 

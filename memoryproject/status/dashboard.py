@@ -157,7 +157,7 @@ class Chart:
 
     Args:
         data, options: JSON for chart.js.
-        url: the list of the counted rows; blank: none.
+        url: The list of the counted rows. Blank if there is none.
     """
 
     title: str
@@ -180,12 +180,12 @@ def bar_chart(
     """Return a bar chart.
 
     Args:
-        whole: the total of all bars.
-        bars: each with its label.
-        is_whole: whether the figures are integers.
-        most: the end of the axis; 0: the length of the longest bar.
-        url: the list of the counted rows.
-        compared: the title and figures of gray bars next to these. A legend then names both.
+        whole: The total of all bars.
+        bars: Pairs of a label and a figure.
+        is_whole: Whether the figures are integers.
+        most: The maximum of the axis. 0 for the length of the longest bar.
+        url: The list of the counted rows.
+        compared: The title and the figures of gray bars next to these. If given, a legend shows both titles.
     """
     sets = [(title, [figure for _, figure in bars], "var(--color-primary-600)")]
     sets += [(compared[0], list(compared[1]), GRAY)] if compared else []

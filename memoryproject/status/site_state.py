@@ -1,4 +1,4 @@
-"""The state of the site in the event log: up, degraded or down, with reasons and since when.
+"""The state of the site in the event log: up, degraded or down, with the reasons and the start time.
 
 Each change of the state is logged once, however many watchdogs there are, so a notification that could not be sent
 survives its process. `checks` determines the state, and `watchdog` decides when to log a change.
@@ -56,7 +56,7 @@ def note_restart(sentence: str, actor: str) -> None:
     """Log that a process died and is being restarted. If the database is down, log nothing."""
     with suppress(DatabaseUnavailable), database():
         write_event(RESTARTED, actor, {"told": sentence})
-        wake_workers()  # they take over the job of the dead process
+        wake_workers()  # they reclaim the job of the dead process
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:

@@ -53,8 +53,8 @@ class _New:
     """A state that has not lasted long enough to count.
 
     Args:
-        since: when it was first observed, by the database's clock.
-        seen_at: the same, by the watchdog's own clock.
+        since: When it was first observed, by the database's clock.
+        seen_at: When it was first observed, by the watchdog's own clock.
     """
 
     state: State

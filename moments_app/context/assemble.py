@@ -1,7 +1,7 @@
-"""`preview` and `serve`: the memory that a model needs before it answers, within a token budget.
+"""Assemble a context: the memory that a model needs before it answers, within a token budget.
 
-The same data, query and budget always give the same text. No engine is called. Layers that seldom change are cached for
-a few minutes, and rebuilt as soon as the stamp of the input shows a change.
+The same data, query and budget always give the same text. No engine is called. Layers that rarely change are cached for
+a few minutes, or until the stamp of the input changes.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from sessions_app.signals import digest_wanted
 
 PLANS = ("query", "stable")
 _BARE_TURN = Item("", role="user", time=EPOCH)
-# Primary key of a session and a person before the first append: queries about them find nothing.
+# Primary key of sessions and people that don't exist yet. Queries with it find nothing.
 NO_ROW = 0
 
 
@@ -42,20 +42,21 @@ class ContextRequest:
     """A request for a context.
 
     Args:
-        query: the current message; may be blank.
-        max_tokens: the budget; None is `MEMORY_CONTEXT__MAX_TOKENS`, which is also the maximum.
-        format: a key of `FORMATS`.
-        layers: names of the layers to include, in any order; policy and query are always included.
-        refresh: rebuild every layer, even if it is cached.
-        recall: what to search memory for; None: nothing.
-        plan: one of `PLANS`. With `query`, search results get at least half of the budget. With `stable`, the text is
-            the same until memory changes, whatever the query is, so that providers' prompt caches serve most of it.
-        as_of: the time whose memory is shown: facts that were known to be valid then; None: now.
-        sent: texts that the caller gives the model anyway; the context does not repeat them.
-        before: sequence of the query's own turn, if it is already in the session. This turn and later ones are left out
-            of the session's turns. None: nothing is left out.
-        new_agent_id: the agent of a session that has not started; blank: only existing sessions have a context.
-        is_trial: the data for it will be rolled back, so no layer is cached or taken from the cache.
+        query: The current message. May be blank.
+        max_tokens: The budget, at most `MEMORY_CONTEXT__MAX_TOKENS`, which is the default.
+        format: A key of `FORMATS`.
+        layers: Names of the layers to include, in any order. Policy and query are always included.
+        refresh: Whether to rebuild cached layers.
+        recall: The search of memory, or None for no search.
+        plan: One of `PLANS`. With `query`, search results get at least half of the budget. With `stable`, the text
+            doesn't depend on the query and stays the same until memory changes, so that providers' prompt caches cover
+            most of it.
+        as_of: The time whose memory is shown: the facts that were known to be valid then. None for the present.
+        sent: Texts that the caller sends to the model in any case. The context does not repeat them.
+        before: The sequence of the query's own turn, if it is already in the session. This turn and later ones are
+            excluded from the session's turns. None excludes nothing.
+        new_agent_id: The agent of a session that has not started. If it is blank, the session must exist.
+        is_trial: Whether the data behind it will be rolled back. If so, the cache of layers is not used.
     """
 
     query: str = ""
@@ -83,11 +84,11 @@ class Envelope:
     """A context and how it was built.
 
     Args:
-        context_id: the id of its receipt.
-        filled: the layers that fit, and what was left out.
-        context: the text or the messages, in the requested format.
-        has_partition_event: whether moments replace an older part of the session.
-        cached: whether the static layers came from the cache.
+        context_id: The id of its receipt.
+        filled: The layers within the budget, and the parts that were left out.
+        context: The text or the messages, in the requested format.
+        has_partition_event: Whether moments replace an older part of the session.
+        cached: Whether the static layers came from the cache.
     """
 
     context_id: uuid.UUID
@@ -104,7 +105,7 @@ class Envelope:
 
     @property
     def checkpoint(self) -> int | None:
-        """Sequence of the session's boundary whose checkpoint is in the context; None if there is none."""
+        """The sequence of the boundary whose checkpoint is in the context, or None."""
         addresses = f"rem://sessions/{self.input.session.session_id}/messages/"
         items = [priced.item for priced in self.filled.layers.get("moments", ())]
         boundaries = [item for item in items if item.ref.startswith(addresses)]
@@ -112,7 +113,7 @@ class Envelope:
 
 
 def serve(envelope: Envelope) -> None:
-    """Record that a context is served: its lines, its receipt, and its retrieved facts.
+    """Record that a context was served: its lines, its receipt, and the facts retrieved for it.
 
     A session that has not started gets no receipt. For an unknown person, nothing is recorded.
     """
@@ -129,10 +130,10 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     """Return the context of a session. Nothing is recorded until `serve` is called.
 
     Returns:
-        None if the user has no such session and the request names no agent for a new one.
+        None if the user has no such session and the request has no `new_agent_id`.
 
     Raises:
-        BudgetTooSmall: policy and query alone exceed the budget.
+        BudgetTooSmall: Policy and query alone exceed the budget.
     """
     beside = max(FORMATS[request.format].tokens("hot_turns", _BARE_TURN) - 1, 0)  # both counts may be rounded up
     source = read_input(
@@ -154,7 +155,6 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
 def _filled(
     source: ContextInput, request: ContextRequest, layers: Mapping[str, Iterable[Item]], *, cached: bool
 ) -> Envelope:
-    """Fill the budget with these layers, and return the context."""
     form = FORMATS[request.format]
     recalls = request.plan != "stable"
     is_whole = source.is_whole and request.as_of is None
@@ -165,14 +165,14 @@ def _filled(
 
 
 def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Iterable[Item]:
-    """Return the items of a layer that isn't cached. In the stable plan, standing text doesn't depend on the query."""
+    """Return the items of an uncached layer. In the stable plan, standing text doesn't depend on the query."""
     if request.plan == "stable" and LAYERS[name].ceiling:
         source = replace(source, query="")
     return LAYERS[name].items(source)
 
 
 def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[Mapping[str, Sequence[Item]], bool]:
-    """Return the layers that stay the same until the stamp changes, and whether they came from the cache."""
+    """Return the static layers, and whether they came from the cache."""
     session = source.session.pk
     is_keepable = session != NO_ROW and not request.is_trial
     if is_keepable and not request.refresh and (kept := KEPT_LAYERS.under(session, source.stamp)):
@@ -237,7 +237,7 @@ def unknown_person(user_id: str, application: int) -> UserProfile:
 
 def input_before_first_turn(user: UserProfile, session_id: str, request: ContextRequest) -> ContextInput:
     """Return the input of a session that has not started: the person's memory, without turns."""
-    began = user.updated_at or timezone.now()  # not the present, so that the clock alone changes nothing
+    began = user.updated_at or timezone.now()  # not the current time, so that the context doesn't change with the clock
     session = Session(
         pk=NO_ROW, user=user, session_id=session_id, agent_id=request.new_agent_id, last_activity_at=began
     )
@@ -250,17 +250,17 @@ def serve_context(
     """Return the context of a session and save a receipt. Don't call it within a transaction.
 
     Args:
-        user_id: the person; None for an unknown person.
-        session_id: the application's id.
-        request: the request; the search of memory is added here.
-        application: primary key of the application that names the person.
-        retrieval: see `recall_request_for`.
+        user_id: The person. None for an unknown person.
+        session_id: The application's id of the session.
+        request: The request, without `recall`, which is added here.
+        application: Primary key of the person's application.
+        retrieval: See `recall_request_for`.
 
     Returns:
-        None if the person is unknown, or if the session doesn't exist and the request names no agent for a new one.
+        None if the person is unknown, or if the session doesn't exist and the request has no `new_agent_id`.
 
     Raises:
-        BudgetTooSmall: policy and query alone exceed the budget.
+        BudgetTooSmall: Policy and query alone exceed the budget.
     """
     assemble = partial(assembled, user_id, application, session_id, request, retrieval)
     envelope = assemble()
@@ -278,10 +278,10 @@ def assembled(
     """Return the context of a session without recording anything. Don't call it within a transaction.
 
     Args:
-        user_id, application, session_id, request, retrieval: as in `serve_context`.
+        user_id, application, session_id, request, retrieval: See `serve_context`.
 
     Raises:
-        BudgetTooSmall: policy and query alone exceed the budget.
+        BudgetTooSmall: Policy and query alone exceed the budget.
     """
     is_searched = "retrieved" in request.layers and request.plan != "stable"
     retrieval = retrieval if is_searched else "off"

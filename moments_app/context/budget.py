@@ -1,17 +1,17 @@
-"""Fill the budget of a context, in an order that is always the same for the same memory and query.
+"""Fill the budget of a context. The result is deterministic for the same memory and query.
 
-Tokens are counted for the rendered text, line by line with its wrapping, so the whole text never has more tokens than
-their sum. The budget is filled rather than trimmed:
+Tokens are counted line by line in the rendered text, including the wrapping. The whole text never has more tokens than
+the sum. The budget is filled in this order:
 
-1. Policy and query, always; then items that are certain, for example the newest round.
-2. The whole live window if it fits into half of the remaining budget; otherwise its newest turns.
-3. Who the person is, then short standing text. It gets a share of the budget, with a ceiling for each layer. The layers
-   take turns, line by line. This text doesn't depend on the query, so the beginning of the context stays identical and
-   providers' prompt caches serve it.
-4. Recall results, best first, until the budget is full. They get at least half of what remained.
+1. Policy and query, which are always included. Then items with `is_certain`, for example the newest round.
+2. The whole live window if it fits into half of the remaining budget, or else its newest turns.
+3. Who the person is, then short standing text. Standing text gets a share of the budget, with a ceiling for each layer.
+   The layers take turns, line by line. This text doesn't depend on the query, so the beginning of the context stays
+   identical and matches providers' prompt caches.
+4. Recall results, best first, until the budget is full. They get at least half of the budget that remained after 1.
 5. If all results fit, more standing text, up to the ceilings, and older live turns.
 
-Without recall (`plan=stable`), standing text gets all of its ceilings, and live turns the rest.
+Without recall (`plan=stable`), standing text is filled up to its ceilings, and live turns get the rest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,14 @@ from moments_app.context.item import DayHeadings, Format, IncludedContent, Item,
 from moments_app.context.layers import ALWAYS, LAYERS, standing_layers
 from sessions_app.refusals import Refusal
 
-# While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`. A
-# small budget is for the answer to the query.
+# While recall has results to add, all standing text together gets this share of the tokens above `STANDING_FROM`.
+# Smaller budgets get standing text only if all search results fit.
 STANDING_SHARE, STANDING_FROM = 0.15, 750
-WHO_TOKENS = 100  # minimum for lines about who the person is; search results would need more tokens to say the same
-STEP = 32  # turns; a partial window starts at a multiple of this, so that its start seldom changes
-NEXT = 5  # items that didn't fit, shown to an operator
-MIN_LINE = 10  # tokens
-SHORT_LINE = 20  # characters; in a longer text, such a line may have another meaning
+WHO_TOKENS = 100  # reserved for lines about the person; search results would need more tokens for the same information
+STEP = 32  # a partial window starts at a multiple of this number of turns, so that its start rarely changes
+NEXT = 5  # number of items that didn't fit, to show to an operator
+MIN_LINE = 10  # minimum tokens of a recall result
+SHORT_LINE = 20  # characters; within a longer text, a line this short may have another meaning
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -38,8 +38,8 @@ class BudgetTooSmall(Refusal):
     """The policy and the query need more tokens than the budget.
 
     Args:
-        needed: tokens that would be enough for them.
-        applied: the budget.
+        needed: The number of tokens that they need.
+        applied: The budget.
     """
 
     code, status = "budget_too_small", 422
@@ -54,10 +54,10 @@ class BudgetTooSmall(Refusal):
 
 @dataclass(frozen=True)
 class Trimmed:
-    """The part of a layer that was left out, and the tokens it would have taken.
+    """The part of a layer that was left out, with its number of tokens.
 
-    Recall results are never counted here, because recall always has more. Of the live window, no more turns are counted
-    than the whole budget could hold.
+    Recall results are never counted, because there are always more. Of the live window, only as many turns are counted
+    as the whole budget could hold.
     """
 
     layer: str
@@ -71,11 +71,11 @@ class FilledBudget:
     """The layers of a context within its budget.
 
     Args:
-        layers: the items by layer, in order.
-        costs: the tokens of each layer, with its wrapping and its days.
-        overhead: the tokens of the wrapping around all layers.
-        trimmed: the parts that were left out.
-        next: the best items that a larger budget would include.
+        layers: The items by layer, in order.
+        costs: The tokens of each layer, including its wrapping and day headings.
+        overhead: The tokens of the wrapping around all layers.
+        trimmed: The parts that were left out.
+        next: The best items that a larger budget would include.
     """
 
     layers: dict[str, list[PricedItem]]
@@ -85,7 +85,7 @@ class FilledBudget:
     next: list[PricedItem] = field(default_factory=list)
 
     def tokens_of(self, name: str) -> int:
-        """Return the tokens of a layer with its wrapping; 0 for an empty layer."""
+        """Return the tokens of a layer, including its wrapping. Return 0 for an empty layer."""
         return self.costs[name]
 
     @property
@@ -105,14 +105,14 @@ def fill_budget(
     """Fill a budget.
 
     Args:
-        layers: the items by layer, in order; recall results are sorted best first.
-        applied: the maximum number of tokens.
-        is_whole: whether the hot turns are the whole live window.
-        recalls: whether recall gets at least half; if not, standing text and the live window share the budget.
-        sent: texts that the caller gives the model in addition to the context.
+        layers: The items by layer, in order. Recall results are sorted best first.
+        applied: The budget in tokens.
+        is_whole: Whether the hot turns are the whole live window.
+        recalls: Whether recall gets at least half. Otherwise, standing text and the live window share the budget.
+        sent: Texts that the caller sends to the model in addition to the context.
 
     Raises:
-        BudgetTooSmall: the policy and the query don't fit.
+        BudgetTooSmall: The policy and the query don't fit.
     """
     budget = _Budget(layers, form, applied, sent)
     budget.take_required()
@@ -128,7 +128,8 @@ def fill_budget(
             budget.take_standing(budget.left, standing_layers())
             budget.take_older_turns()
     else:
-        # The summary changes after each round and precedes the turns, so it is only added if the turns don't cover it.
+        # The summary changes after each round and precedes the turns, so it is added last, and only if the turns don't
+        # cover it.
         budget.take_standing(budget.left, [name for name in standing_layers() if name != "summary"])
         budget.take_older_turns()
         budget.take_standing(budget.left, ["summary"])
@@ -136,19 +137,17 @@ def fill_budget(
 
 
 class _Layer:
-    """A layer that is being filled."""
-
     def __init__(self, name: str, items: Iterable[Item], form: Format, applied: int) -> None:
         self.name, self.items = name, priced(name, items, form)
         self.taken: dict[int, PricedItem] = {}  # by place
-        self.passed_over: set[int] = set()  # places of items that the context already says
+        self.passed_over: set[int] = set()  # places of items that repeat other content of the context
         self.tokens = 0  # of the taken items
         self.wrapping = form.wrapping_tokens(name)
         self.ceiling = int((LAYERS[name].ceiling or 1) * applied)
 
     @property
     def opening(self) -> int:
-        """The tokens of the wrapping that the next item adds."""
+        """The tokens of the wrapping, or 0 if an item has already been added."""
         return 0 if self.taken else self.wrapping
 
     @property
@@ -157,24 +156,21 @@ class _Layer:
         return self.tokens + self.wrapping if self.taken else 0
 
     def waiting(self) -> list[tuple[int, PricedItem]]:
-        """Return the items that are not taken, with their places."""
+        """Return the items that have not been added, with their places."""
         return [(place, one) for place, one in enumerate(self.items) if place not in self.taken]
 
     def in_order(self) -> list[PricedItem]:
-        """Return the taken items in their final order: recalled ones by time, those of the query's span first."""
+        """Return the added items in their final order: recalled ones by time, those of the query's span first."""
         taken = [self.taken[place] for place in sorted(self.taken)]
         if self.name == "retrieved":
             taken.sort(key=_place_in_time)
         return _with_joined(taken)
 
     def left_out(self) -> list[PricedItem]:
-        """Return the items that didn't fit."""
         return _with_joined(one for place, one in self.waiting() if place not in self.passed_over)
 
 
 class _Budget:
-    """A budget that is being filled."""
-
     def __init__(self, layers: Mapping[str, Iterable[Item]], form: Format, applied: int, sent: Iterable[str]) -> None:
         self._form, self._applied, self._names = form, applied, list(layers)
         self._recalled = layers.get("retrieved", ())  # each is priced only if it may fit
@@ -185,11 +181,11 @@ class _Budget:
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
-        """Return the tokens taken by a layer so far, without its wrapping."""
+        """Return the tokens of a layer's items so far, without the wrapping."""
         return self._layers[name].tokens
 
     def take_required(self) -> None:
-        """Take the policy and the query, then the items that are certain. Raise `BudgetTooSmall` if they don't fit."""
+        """Add policy and query, then the certain items. Raise `BudgetTooSmall` if policy and query don't fit."""
         always = [layer for name in ALWAYS if (layer := self._layers[name]).items]
         needed = self._applied - self.left + sum(layer.opening + _cost(layer.items) for layer in always)
         if needed > self._applied:
@@ -204,7 +200,7 @@ class _Budget:
                     self._take(layer, place, one, self.left)
 
     def take_window(self, room: int, *, is_whole: bool) -> None:
-        """Take the whole live window if it fits into `room` tokens, otherwise its newest turns."""
+        """Add the whole live window if it fits into `room` tokens. Otherwise, add its newest turns."""
         turns = self._layers["hot_turns"]
         waiting = turns.waiting()[::-1]
         if is_whole and turns.opening + _cost(one for _, one in waiting) <= room:
@@ -220,7 +216,7 @@ class _Budget:
             room -= cost
 
     def take_who(self, room: int) -> None:
-        """Take the lines about who the person is, uncut. Other lines about them must leave room for recall."""
+        """Add the lines about who the person is, uncut. Other lines about them must not use recall's share."""
         end = self.left - room
         layer = self._layers["user"]
         for place, one in enumerate(layer.items):
@@ -228,9 +224,9 @@ class _Budget:
                 self._take_standing(layer, place, one, self.left - end, cuts=False)
 
     def take_standing(self, room: int, names: Iterable[str]) -> None:
-        """Take short standing text, up to `room` tokens, one item per layer in turn.
+        """Add short standing text, up to `room` tokens, one item per layer in turn.
 
-        The first item of a layer may be cut at a sentence.
+        The first item of a layer may be cut after a sentence.
         """
         end = self.left - room
         layers = [self._layers[name] for name in names]
@@ -244,13 +240,13 @@ class _Budget:
             layer.passed_over.add(place)
             return
         most = min(room, layer.ceiling - layer.all_tokens)
-        is_taken = one.cost <= most and self._take(layer, place, one, most)  # most items are too long for a full layer
+        is_taken = one.cost <= most and self._take(layer, place, one, most)  # few items fit into an almost full layer
         may_cut = cuts and not is_taken and not layer.taken and most > layer.wrapping
         if may_cut and (shorter := shortened(one.item, layer.name, self._form, most - layer.wrapping)):
             self._take(layer, place, shorter, room)
 
     def take_recalled(self) -> bool:
-        """Take recall results, best first, while there is room. Return whether all of them fit."""
+        """Add the recall results that fit, best first. Return whether all of them did."""
         layer = self._layers["retrieved"]
         for place, item in enumerate(self._recalled):
             if self.left < MIN_LINE and len(self._following) >= NEXT:
@@ -266,7 +262,7 @@ class _Budget:
         return not self._following
 
     def take_older_turns(self) -> None:
-        """Take older live turns, newest first. If some don't fit, start at a multiple of `STEP`."""
+        """Add older live turns, newest first. If some don't fit, start at a multiple of `STEP`."""
         turns = self._layers["hot_turns"]
         older: list[tuple[int, PricedItem]] = []
         room = self.left - turns.opening
@@ -295,7 +291,7 @@ class _Budget:
         return len(item.told) > SHORT_LINE and any(item.told in moment.item.told for moment in moments)
 
     def _take(self, layer: _Layer, place: int, one: PricedItem, room: int) -> bool:
-        """Take an item and those joined to it if there is room."""
+        """Add an item and its joined items if they fit. Return whether they did."""
         cost = layer.opening + one.cost
         if cost > room or cost > self.left:
             return False
@@ -307,7 +303,6 @@ class _Budget:
         return True
 
     def filled(self) -> FilledBudget:
-        """Return the filled budget."""
         layers = {name: self._layers[name] for name in self._names}
         left_out = {name: layer.left_out() for name, layer in layers.items()}
         trimmed = [
@@ -343,6 +338,6 @@ def _reason(name: str) -> str:
 
 
 def _last_step(older: Sequence[Item]) -> int:
-    """Return the index of the last of these turns, sorted newest first, at a multiple of `STEP`, or −1."""
+    """Return the index of the oldest of these turns at a multiple of `STEP`, or -1. Turns are sorted newest first."""
     sequences = [(item.source_sequences or (1, 1))[0] for item in older]
     return max((place for place, sequence in enumerate(sequences) if sequence % STEP == 0), default=-1)

@@ -1,6 +1,6 @@
 """The input of a context: the session, its newest live turns, and a stamp of memory.
 
-One statement reads it, and a second one if a fact about the person has ended.
+It is read with one statement, and a second one if a fact about the person has ended.
 
 The *stamp* changes with the profile, the summary, the boundary, the latest moments and the active policy. Cached parts
 of a context with another stamp are rebuilt.
@@ -37,10 +37,10 @@ from sessions_app.process_cache import ProcessCache
 POLICY_URI = "rem://prompts/memory-policy"
 MAX_TURNS = 400  # maximum turns to read from a live window
 NEVER = 2**62  # greater than every sequence
-WAITING = 50  # newest observations of a stream in a context; searches find the older ones
-CANDIDATES = 25  # newest statements of the person in a shard; likewise
+WAITING = 50  # maximum observations of a stream in a context; older ones are found by search
+CANDIDATES = 25  # maximum statements of the person from a shard in a context
 # Uses unique keys and the indexes for the loader, the chain of summaries and the newest moments. It reads a few rows
-# from each, however many there are. The turns are returned as one value with only the fields that a context needs.
+# from each, whatever their size. The turns are returned as one value, with only the fields that a context needs.
 _OPENING_SQL = """
 WITH opened AS MATERIALIZED (
     SELECT s.*, jsonb_build_array(
@@ -95,7 +95,7 @@ SELECT {columns}, concat(stamp, ' ', (
       AND ended_by <> '{by_date}' AND source_message_ids <> '{{}}'
 ) AS has_ended FROM opened
 """
-# Filters by the person's key, because it determines on which node a distributed table keeps the turns.
+# Filters by the person's key, which determines the node of a distributed table that stores the turns.
 _IN_SESSION = "user_id = %(user)s AND session_id = (SELECT id FROM opened)"
 
 
@@ -103,8 +103,8 @@ class LiveTurn(NamedTuple):
     """A turn of the live window. The fields are those of `Message`, with the time in microseconds since 1970.
 
     Args:
-        marks: the later corrections of the turn: each pair has the wrong words and their replacement.
-        ends: what the turn says that is no longer true.
+        marks: Later corrections of the turn, as pairs of the wrong words and their replacement.
+        ends: The facts in the turn that are no longer true.
     """
 
     pk: int
@@ -120,7 +120,7 @@ class LiveTurn(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Return a turn of the transcript as a turn of a live window, without marks and ends."""
+        """Return a turn of the transcript as a turn of the live window, without `marks` and `ends`."""
         microseconds = (message.created_at - EPOCH) // timedelta(microseconds=1)
         return cls._make([*(getattr(message, name) for name in cls._fields[:-3]), microseconds, (), ()])
 
@@ -130,7 +130,7 @@ class LiveTurn(NamedTuple):
 
 
 def with_ends(user: UserProfile, turns: Sequence[LiveTurn], as_of: datetime | None = None) -> list[LiveTurn]:
-    """Return turns with their `ends`: what they say that was known, at that time, to be no longer true."""
+    """Return turns with their `ends`: their facts that were known, at that time, to be no longer true."""
     ends = ends_of(user, [turn.pk for turn in turns], as_of)
     return [turn._replace(ends=ends.get(turn.pk, ())) for turn in turns]
 
@@ -140,14 +140,14 @@ class ContextInput:
     """The data that more than one layer needs.
 
     Args:
-        user: the person whose memory is read.
-        query: the current message; may be blank.
-        applied: the token budget of the context.
-        turns: the newest turns of the live window, oldest first.
-        is_whole: whether `turns` is the whole live window.
-        recall: what to search memory for; None: nothing.
-        before: the sequence from which the session's turns are left out.
-        has_entities: whether the person has an open task, goal or problem; False only if that was looked up.
+        user: The person whose memory is read.
+        query: The current message. May be blank.
+        applied: The token budget of the context.
+        turns: The newest turns of the live window, oldest first.
+        is_whole: Whether `turns` is the whole live window.
+        recall: The search of memory, or None for no search.
+        before: The sequence from which the session's turns are excluded.
+        has_entities: Whether the person may have an open task, goal or problem.
     """
 
     user: UserProfile
@@ -163,10 +163,11 @@ class ContextInput:
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
-        """The active streams that the session feeds, lessons first.
+        """The active streams that the session contributes to, lessons first.
 
-        Each comes with its standing text: its newest facts, up to the number that it sets, its pinned atoms and its
-        newest waiting observations, oldest first. A shard also has this person's newest candidates, and no one else's.
+        Each comes with its standing text: its newest facts, up to the stream's own maximum, its pinned atoms and its
+        newest unmerged observations, oldest first. A shard also has the newest candidates of this person, and of no
+        other person.
         """
         there = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
@@ -182,7 +183,7 @@ class ContextInput:
 
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
-    """Return, by stream, its newest facts and the atoms that its annotations name. Runs one query."""
+    """Return a dict of each stream to its newest facts and the atoms in its annotations. Runs one query."""
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
@@ -204,12 +205,12 @@ def read_input(
 ) -> ContextInput | None:
     """Return the input of a context, or None if the user has no such session.
 
-    If the live window exceeds the budget, only as many turns are read as the budget could hold.
+    If the live window exceeds the budget, only as many turns are read as could fit into the budget.
 
     Args:
-        user, session_id, query, applied, recall: see `ContextInput`.
-        before: the sequence from which turns are left out; None: all turns are included.
-        beside: the minimum tokens of a turn in addition to its text.
+        user, session_id, query, applied, recall: See `ContextInput`.
+        before: The sequence from which turns are excluded. None includes all turns.
+        beside: The minimum tokens of a turn in addition to its text.
     """
     hot, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
     most = max(hot, min(applied // max(beside, 1), MAX_TURNS))
@@ -240,7 +241,7 @@ def read_input(
     if has_ended:
         turns = with_ends(user, turns)
     stamp = f"{user.updated_at.isoformat()} {memory}"
-    # Another turn would fit too, so it would have been read if it existed.
+    # The window is complete if another turn would have fit, because it would have been read.
     is_whole = session.live_tokens + beside * (len(turns) + 1) <= applied and len(turns) < most
     return ContextInput(
         user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities
@@ -249,10 +250,10 @@ def read_input(
 
 # --- caches of parts of contexts in a web process, with their rendered text and token counts ---
 
-MAX_CHARS = 5_000_000  # characters of text in each cache, which holds each text in every format that was rendered
+MAX_CHARS = 5_000_000  # maximum characters of text in each cache; a text is also stored in each rendered format
 KEPT_SECONDS = 300.0
-ITEM_CHARS = 500  # added to the size of each item's text
-TURN_CHARS = 500  # added to the size of each turn's text
+ITEM_CHARS = 500  # counted for each item in addition to its text
+TURN_CHARS = 500  # counted for each turn in addition to its text
 Layers = Mapping[str, Sequence[Item]]  # by name
 Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by sequence
 
@@ -267,7 +268,7 @@ class _Kept(NamedTuple):
 
 
 class KeptLayers:
-    """Layers by the primary key of a session, which is never reused."""
+    """A cache of layers by the primary key of the session, which is never reused."""
 
     def __init__(self) -> None:
         self._sessions: ProcessCache[int, _Kept] = ProcessCache(
@@ -291,7 +292,7 @@ KEPT_LAYERS = KeptLayers()
 
 
 class KeptTurns:
-    """Items by session and time zone."""
+    """A cache of items by session and time zone."""
 
     def __init__(self) -> None:
         self._sessions: ProcessCache[tuple[int, str], Known] = ProcessCache(
@@ -304,9 +305,9 @@ class KeptTurns:
         """Return the items of a session's turns, and cache them.
 
         Args:
-            session: primary key.
-            zone: the time zone of the items' times.
-            make: creates an item from a turn of this session.
+            session: Primary key of the session.
+            zone: The time zone of the items' times.
+            make: Creates an item from a turn of this session.
         """
         address = (session, zone.key)
         known = self._sessions.get(address) or {}

@@ -13,7 +13,7 @@ from moments_app.engines.words import told_words, words_of
 from moments_app.models.atom import ATOMS, ENTITIES
 from sessions_app.text.invisible_characters import without_invisible
 
-MAX_CUTS = 10  # maximum cached per item; a binary search for the longest one that fits makes about six
+MAX_CUTS = 10  # maximum cached cuts per item; a binary search for the longest one that fits needs about six
 TOLD = 0.75  # share of a fact's words that its turn must contain; third-person statements use some other words
 
 _KIND = re.compile(r"^\[\w+\] ")
@@ -27,25 +27,25 @@ class Item:
     Items are never changed. The class isn't frozen because that would make construction three times slower.
 
     Args:
-        text: the stored text without invisible characters; renderings escape it.
-        ref: a `rem://` address; blank for items that are not memory, for example the query.
-        source_sequences: first and last sequence of its source turns, in the session it came from.
-        time: the time of the message or statement, with a time zone.
-        zone: the person's time zone, if the time is shown.
-        name: the name of its shard.
-        speaker: the speaker of a turn, if the application names speakers.
-        calls: the tool calls of an assistant turn, in the OpenAI shape.
-        call_id: the call that a tool turn answers.
-        joined: whether it belongs to the previous item and is left out together with it.
-        why: the reason for including it, for operators; blank if the layer is reason enough.
-        score: the score of a search result; 0 for an older live turn.
-        is_certain: whether it is always included, as far as the budget allows.
-        is_neighbour: whether it was included only because an adjacent turn was found.
-        is_of_span: whether it is from the time that the query names.
-        marks: a suffix of the text that says what was corrected or is no longer true.
-        also: the addresses of the facts that the marks mention.
-        written: the rendered item and its tokens, by format and layer; filled by the formats.
-        cuts: beginnings of the item with their tokens, by format, layer and length; filled by `shortened`.
+        text: The stored text without invisible characters. Formats escape it.
+        ref: A `rem://` address. Blank for items that are not memory, for example the query.
+        source_sequences: First and last sequence of its source turns, in the session that they came from.
+        time: The time of the message or statement, with a time zone.
+        zone: The person's time zone, if the time is shown.
+        name: The name of its shard.
+        speaker: The speaker of a turn, if the application names speakers.
+        calls: The tool calls of an assistant turn, in OpenAI's format.
+        call_id: The id of the call whose result a tool turn contains.
+        joined: Whether it belongs to the previous item and is left out together with it.
+        why: The reason for including it, for operators. Blank if the layer is reason enough.
+        score: The score of a search result. 0 for an older live turn.
+        is_certain: Whether it is always included if it fits into the budget.
+        is_neighbour: Whether it was included only because an adjacent turn was found.
+        is_of_span: Whether it is from the time mentioned in the query.
+        marks: The end of the text that describes corrections and ended facts.
+        also: The addresses of the facts in `marks`.
+        written: A cache of the rendered item and its tokens, by format and layer.
+        cuts: A cache of beginnings of the item with their tokens, by format, layer and length.
     """
 
     text: str
@@ -79,14 +79,14 @@ class Item:
             setattr(self, name, without_invisible(getattr(self, name)))
 
     def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
-        """Return a copy with another reason and score. The copy shares the data computed from the text."""
+        """Return a copy with another reason, score and certainty. The copy shares the data computed from the text."""
         item = object.__new__(type(self))
         item.__dict__.update(self.__dict__, why=why, score=score, is_certain=is_certain)
         return item
 
     @property
     def refs(self) -> list[str]:
-        """The address of the item, and those of the facts that its marks mention."""
+        """The addresses of the item and of the facts in its marks."""
         return [self.ref, *self.also] if self.ref else []
 
     @cached_property
@@ -133,7 +133,7 @@ class Format(Protocol):
         """Return the tokens of the day heading over recalled items."""
 
     def year_tokens(self, day: date) -> int:
-        """Return the tokens of the year in a day heading; only the first day of each year has it."""
+        """Return the tokens of the year, which only the first day heading of each year has."""
 
     def overhead_tokens(self) -> int:
         """Return the tokens of the wrapping around all layers."""
@@ -147,10 +147,10 @@ class PricedItem:
     """An item with its tokens, and the reason for including it.
 
     Args:
-        tokens: the tokens of the item alone.
-        why: the reason for including it.
-        cost: the tokens of everything that is included with it: the day heading over it, and its joined items.
-        joined: the items that are included or left out together with it, as the results of a tool call.
+        tokens: The tokens of the item alone.
+        why: The reason for including it.
+        cost: The tokens of the item, its day heading, and its joined items.
+        joined: The items that are included only together with it, for example the results of a tool call.
     """
 
     item: Item
@@ -161,7 +161,7 @@ class PricedItem:
 
 
 def priced(layer: str, items: Iterable[Item], form: Format) -> list[PricedItem]:
-    """Return the items of a layer with their tokens. Joined items are part of the item that they belong to."""
+    """Return the items of a layer with their tokens. Joined items become part of the item before them."""
     found: list[PricedItem] = []
     for item in items:
         tokens = form.tokens(layer, item)
@@ -175,9 +175,9 @@ def priced(layer: str, items: Iterable[Item], form: Format) -> list[PricedItem]:
 
 
 def shortened(item: Item, layer: str, form: Format, room: int) -> PricedItem | None:
-    """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None if none fits."""
+    """Return the longest beginning of an item, in whole sentences, within `room` tokens, or None."""
     ends = [match.start() for match in _SENTENCE_END.finditer(item.text)]
-    low, high = 0, len(ends)  # binary search; the text up to the `low`-th end is known to fit
+    low, high = 0, len(ends)  # binary search; the first `low` cuts are known to fit
     best: PricedItem | None = None
     while low < high:
         middle = (low + high) // 2
@@ -190,7 +190,7 @@ def shortened(item: Item, layer: str, form: Format, room: int) -> PricedItem | N
 
 
 def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
-    """Return the beginning of an item. It is cached with the item, because other contexts cut it at the same places."""
+    """Return the beginning of an item. Cache it with the item, because other contexts cut it at the same places."""
     known: PricedItem | None = item.cuts.get((form, layer, end))
     if known is None:
         if len(item.cuts) >= MAX_CUTS:
@@ -202,10 +202,10 @@ def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
 
 
 class DayHeadings:
-    """The day headings over recalled items, each once.
+    """The day headings above recalled items, without repetitions.
 
-    Items from the time that the query names come first, with their own headings. In each of the two groups, the first
-    day of a year has the year in its heading.
+    Items from the time mentioned in the query come first, with headings of their own. In each of these two groups, the
+    heading of the first day of a year includes the year.
     """
 
     def __init__(self, form: Format) -> None:
@@ -222,7 +222,7 @@ class DayHeadings:
         return self._form.day_tokens(day) + (0 if has_year else self._form.year_tokens(day))
 
     def add(self, item: Item) -> None:
-        """Record that an item's day has its heading."""
+        """Record that an item's day has a heading."""
         if day := item.local_day:
             self._days.add((item.is_of_span, day))
             self._years.add((item.is_of_span, day.year))
@@ -250,21 +250,21 @@ class IncludedContent:
         self._words.update(item.words)
 
     def has(self, item: Item) -> bool:
-        """Return whether an item repeats included text. A neighbor is a repetition if each of its words is included.
+        """Return whether the context already contains an item's text, ignoring the marks of turns.
 
-        The marks of a turn don't count.
+        A neighbor is also a repetition if the context contains each of its words.
         """
         said = item.said
         return (said != "" and said in self._texts) or (item.is_neighbour and self._words.issuperset(said.split()))
 
     def is_told(self, item: Item) -> bool:
-        """Return whether a turn of the same day has most of the item's words, and all of its dates and numbers."""
+        """Return whether an included turn of the same day has most of the item's words, and all of its numbers."""
         if item.role or item.time is None or not item.words:
             return False
         return any(_says(turn.word_set, item.word_set) for turn in self._turns.get(item.time.date(), ()))
 
     def has_address(self, item: Item) -> bool:
-        """Return whether an item's address is included. Some layers have one address for all of their items."""
+        """Return whether an item's address is already included. All items of some layers share one address."""
         return _address(item) in self._refs
 
     def has_statement(self, item: Item) -> bool:

@@ -41,7 +41,7 @@ FROM locked WHERE atom.id = locked.id
 
 @dataclass
 class KeptLine:
-    """A line of a context with its displayed time; see `Item` and `PricedItem`.
+    """A line of a context with its displayed time. For the fields, see `Item` and `PricedItem`.
 
     Like `Item`, it isn't frozen, for speed.
     """
@@ -65,7 +65,6 @@ class KeptLayer:
 
     @property
     def markup_tokens(self) -> int:
-        """Return the tokens of headings and markup around the lines."""
         return self.tokens - sum(line.tokens for line in self.lines)
 
 
@@ -74,8 +73,8 @@ class KeptContext:
     """A context that was served.
 
     Args:
-        query, format, plan, applied: from the request; `applied` is the budget.
-        is_degraded: whether memory was searched by words only.
+        query, format, plan, applied: From the request. `applied` is the budget.
+        is_degraded: Whether memory was searched by words only.
     """
 
     query: str
@@ -89,7 +88,6 @@ class KeptContext:
 
     @property
     def markup_tokens(self) -> int:
-        """Return the tokens of markup around the layers."""
         return self.tokens - sum(layer.tokens for layer in self.layers)
 
     def sealed(self, context_id: UUID) -> bytes:
@@ -98,7 +96,7 @@ class KeptContext:
 
     @staticmethod
     def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "KeptContext | None":
-        """Return the context that a receipt stores; None if it stores none or no key decrypts it."""
+        """Return the context in a receipt. None if there is none, or if no key decrypts it."""
         opened = unseal(sealed, str(context_id)) if sealed else None
         return _KEPT.validate_json(opened) if opened else None
 
@@ -113,9 +111,9 @@ class Served(NamedTuple):
     """A served context.
 
     Args:
-        receipt: the unsaved receipt.
-        application: primary key of the person's application.
-        transcript_tokens: tokens of the session's whole transcript.
+        receipt: The unsaved receipt.
+        application: Primary key of the person's application.
+        transcript_tokens: Tokens of the session's whole transcript.
     """
 
     receipt: ContextReceipt
@@ -132,12 +130,13 @@ def keep(served: Served) -> None:
 def _write(noted: list[Served]) -> None:
     if settings.MEMORY_CONTEXT.receipt_days:
         _write_receipts(noted)
-    ContextUsage.objects.add(_counted(noted))  # last, because other processes wait for the row
+    ContextUsage.objects.add(_counted(noted))  # last, because it locks a row that other processes wait for
 
 
 def _write_receipts(noted: list[Served]) -> None:
     batch = [served.receipt for served in noted]
-    # Sessions may have been deleted in the meantime, and people erased. Lock in the same order as an erasure.
+    # Sessions and people may have been deleted in the meantime. Lock in the same order as an erasure, to prevent
+    # deadlocks.
     UserProfile.objects.hold({r.user_id for r in batch})
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))
@@ -161,7 +160,7 @@ def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequ
     """Record a context as served, in the background.
 
     Args:
-        context: the rendered context; blank if the layers are the answer.
+        context: The rendered context. Blank in the format `json`.
     """
     items = [(name, priced.item) for name, layer in layers.items() for priced in layer]
     texts = [context] if isinstance(context, str) else [message["content"] or "" for message in context]
@@ -170,7 +169,7 @@ def note_context(user: UserProfile, context: Rendered, layers: Mapping[str, Sequ
 
 
 def _is_quote(layer: str, item: Item) -> bool:
-    """Return whether an item quotes a turn. The moments layer uses a message's address for a partition event."""
+    """Return whether an item quotes a turn. Message addresses in the layer `moments` are those of partition events."""
     return bool(item.role) or ("/messages/" in item.ref and layer != "moments")
 
 
@@ -181,10 +180,10 @@ def note_results(user: UserProfile, results: Sequence[Result]) -> None:
 
 
 def note_accesses(refs: Iterable[str]) -> None:
-    """Count one access to each fact. The count is written later, without delaying the caller.
+    """Count one access to each fact, in the background.
 
     Args:
-        refs: addresses of items. Items that are not facts are not counted.
+        refs: Addresses of items. Only those of facts are counted.
     """
     for ref in refs:
         if ref.startswith(_ATOMS):

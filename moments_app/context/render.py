@@ -1,6 +1,6 @@
 """Render a context: as XML, as Markdown, as messages for a chat model, or only as layers (`json`).
 
-Stored text is data in all formats: it is escaped so that it can't close a tag, start a heading or take a role.
+In all formats, stored text is escaped, so it can't close a tag, start a heading or impersonate a role.
 """
 
 import re
@@ -30,13 +30,12 @@ _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def _speaker_mark(layer: str, item: Item) -> str:
-    """Return the speaker's mark to write before a recalled turn; blank if the turn itself names the speaker."""
+    """Return the role to write before a recalled turn. Blank if the turn itself has a speaker."""
     return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
 
 
 @cache
 def _tokens_around(head: str, tail: str) -> int:
-    """Return the tokens of the platform's own text around lines."""
     return sum(estimate_tokens(f"{part}\n") for part in (head, tail) if part)
 
 
@@ -52,7 +51,7 @@ class Lines(ABC):
 
     @abstractmethod
     def line(self, layer: str, item: Item) -> str:
-        """Return the rendered item; may contain line breaks."""
+        """Return the rendered item, which may contain line breaks."""
 
     @abstractmethod
     def around(self, layer: str) -> tuple[str, str]:
@@ -91,7 +90,7 @@ class Lines(ABC):
         return "\n".join(line for line in [*lines, self.tail] if line)
 
     def _lines(self, layer: str, items: Sequence[Item]) -> Iterator[str]:
-        """Yield the rendered items. Each day precedes its first recalled item, and has the year if that changes."""
+        """Yield the rendered items, with a day heading before the first recalled item of each day."""
         last: date | None = None
         for item in items:
             if layer == "retrieved" and (day := item.local_day) and day != last:
@@ -105,7 +104,7 @@ def _day(day: date) -> str:
 
 
 class Xml(Lines):
-    """XML elements. Text and attributes are escaped; characters that XML doesn't allow are replaced."""
+    """XML elements. Text and attributes are escaped. Characters that XML doesn't allow are replaced."""
 
     head, tail = "<MemoryContext>", "</MemoryContext>"
 
@@ -128,7 +127,7 @@ class Xml(Lines):
 
 
 def _in_xml(text: str) -> str:
-    """Return the text without characters that XML doesn't allow (none is printable). The text still needs escaping."""
+    """Return the text without the unprintable characters that XML doesn't allow. It still needs escaping."""
     return text if text.isprintable() else _NOT_XML.sub("\ufffd", text)
 
 
@@ -213,7 +212,7 @@ def _message(item: Item) -> dict[str, Any] | None:
 
 
 class Json:
-    """No rendering: the layers are the answer. An item costs the tokens of its text."""
+    """No rendering, because the response contains the layers. An item costs the tokens of its text."""
 
     def tokens(self, layer: str, item: Item) -> int:
         return estimate_tokens(item.text)

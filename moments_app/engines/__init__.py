@@ -1,4 +1,4 @@
-"""The engines that write memory text, and the embedder. Settings choose the engine; processes are unaware of it."""
+"""The engines that write memory text, and the embedder. The settings determine which engine processes use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MAX_RESPONSE_BYTES = 1_000_000  # larger answers are rejected
 
 
 def load() -> None:
-    """Import the clients that the settings need, so that no call waits for an import."""
+    """Import the clients that the settings require, so that no call waits for an import."""
     import_module("moments_app.engines.transport").tls()
     if settings.ENGINE.uses_model:
         import_module("moments_app.engines.model")
@@ -32,12 +32,12 @@ def load() -> None:
 
 @dataclass(frozen=True)
 class Caller:
-    """An engine or embedder that can be opened, and the name under which its calls are recorded.
+    """Opens an engine or embedder whose calls are recorded.
 
     Args:
-        name: as in `CallRecord.engine`.
-        open: returns the engine; receives the function to call with the record of each call.
-        work: the kind of work: `text` or `embedding`.
+        name: See `CallRecord.engine`.
+        open: Returns the engine. Its argument is called with the record of each call.
+        work: The kind of work: `text` or `embedding`.
     """
 
     name: str
@@ -46,27 +46,27 @@ class Caller:
 
     @property
     def is_model(self) -> bool:
-        """False for the extractive engine, which calls no endpoint."""
+        """False for the extractive engine, which makes no calls."""
         return not self.name.startswith(EXTRACTIVE)
 
     @property
     def is_free(self) -> bool:
-        """True if calls have no daily limit and are only recorded if they fail."""
+        """True if calls have no daily limit and are recorded only if they fail."""
         return is_free(self.name)
 
 
 def is_free(name: str) -> bool:
-    """Return whether calls of an engine with this name cost nothing."""
+    """Return whether calls to an engine with this name cost nothing."""
     return name.startswith((EXTRACTIVE, EMBEDDED))
 
 
 def language_model(model: str, *, timeout: float | None = None) -> Caller:
-    """Return the engine in use, with the model set for a process; see `engine_for`."""
+    """Return the configured engine with this model. See `engine_for`."""
     return Caller(engine_name(model), lambda record: engine_for(model, record=record, timeout=timeout))
 
 
 def embedding_model(recipe: Recipe, *, timeout: float | None = None) -> Caller:
-    """Return the configured embedder for a recipe; see `embedder_for`."""
+    """Return the configured embedder for a recipe. See `embedder_for`."""
     opened = partial(embedder_for, recipe, timeout=timeout)
     return Caller(embedder_name(recipe.name), lambda record: opened(record=record), "embedding")
 
@@ -77,19 +77,19 @@ def embedder_name(model: str) -> str:
 
 
 def engine_name(model: str) -> str:
-    """Return the name under which calls and moments of the engine in use are recorded, e.g. `openai:gpt-4.1-mini`."""
+    """Return the name of the configured engine in records of calls and moments, e.g. `openai:gpt-4.1-mini`."""
     return f"openai:{model}" if settings.ENGINE.uses_model else EXTRACTIVE
 
 
 def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: float | None = None) -> Engine:
-    """Return the engine in use.
+    """Return the configured engine.
 
     Args:
-        model: the model set for the process, if the engine uses a model.
-        record: called once for each call of a model.
-        timeout: total seconds for one call; None is `ENGINE__TIMEOUT_SECONDS`.
+        model: The model of the process. The extractive engine ignores it.
+        record: Called once for each call to a model.
+        timeout: Total seconds for one call. Defaults to `ENGINE__TIMEOUT_SECONDS`.
     """
-    # Imported where used: workers without a model need no client, and workers with one need no keyphrase extractor.
+    # Import lazily: workers without a model don't need its client, and workers with one need no keyphrase extractor.
     if not settings.ENGINE.uses_model:
         from moments_app.engines.extractive import ExtractiveEngine
 
@@ -110,8 +110,8 @@ def embedder_for(recipe: Recipe, *, record: Callable[[CallRecord], None], timeou
     """Return the configured embedder, either an endpoint or the embedded server.
 
     Args:
-        record: called once for each call.
-        timeout: total seconds for one batch; None is `ENGINE__TIMEOUT_SECONDS`.
+        record: Called once for each call.
+        timeout: Total seconds for one batch. Defaults to `ENGINE__TIMEOUT_SECONDS`.
     """
     from moments_app.engines.embeddings import ANSWER_BYTES_A_NUMBER, Embedder
 

@@ -16,9 +16,9 @@ class InvalidAnswer(Exception):
     """An unusable answer.
 
     Args:
-        answer: its text.
-        problem: what is wrong, for the model; may quote the answer.
-        summary: what is wrong, for operators; doesn't quote the answer.
+        answer: Its text.
+        problem: A description of the problem for the model, which may quote the answer.
+        summary: A description of the problem for operators, which doesn't quote the answer.
     """
 
     def __init__(self, answer: str, problem: str, summary: str = "") -> None:
@@ -31,14 +31,14 @@ def validated(
     """Return the supported part of the answer in a chat completion.
 
     Args:
-        shape: the required shape of the answer.
-        allowance: maximum characters of the answer's texts together.
-        judge: removes what the conversation doesn't support.
-        completion: the endpoint's JSON, which may be anything.
-        is_last: whether the model won't be called again.
+        shape: The required shape of the answer.
+        allowance: Maximum total characters of the answer's texts.
+        judge: Removes content that the conversation doesn't support.
+        completion: The endpoint's JSON. It is not trusted.
+        is_last: Whether this is the last attempt, so that a partly supported answer is better than none.
 
     Raises:
-        InvalidAnswer: there is no usable answer.
+        InvalidAnswer: There is no usable answer.
     """
     return validated_text(shape, allowance, judge, _text(completion), is_last=is_last)
 
@@ -46,7 +46,7 @@ def validated(
 def validated_text(
     shape: Shape[Answer], allowance: int, judge: Judge[Answer], text: str, *, is_last: bool = False
 ) -> Judged[Answer]:
-    """Return the answer in a text; see `validated`."""
+    """Return the answer in a text. See `validated`."""
     try:
         answer = shape.model.model_validate_json(_json_object(text))
     except ValidationError as error:
@@ -100,7 +100,7 @@ def _text(completion: Any) -> str:
 
 
 def _json_object(text: str) -> str:
-    """Return the JSON object in an answer. It may follow a model's thoughts, or be in a code fence or other text."""
+    """Return the JSON object in an answer. It may follow a model's reasoning, or be in a code fence or other text."""
     if text.lstrip().startswith("<think>"):
         text = text.partition("</think>")[2]
     start, end = text.find("{"), text.rfind("}")
@@ -110,7 +110,7 @@ def _json_object(text: str) -> str:
 def _misshapen(text: str, error: ValidationError) -> InvalidAnswer:
     found = error.errors(include_url=False, include_input=False)[:10]
     problem = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {e['msg']}" for e in found)
-    # The model may have chosen the field names, so only the kinds of errors are quoted.
+    # A field name may come from the model, so only the types of the errors are quoted.
     kinds = "; ".join(sorted({e["type"] for e in found}))
     return InvalidAnswer(text, f"{problem}.", f"{kinds}.")
 

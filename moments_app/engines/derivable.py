@@ -1,7 +1,7 @@
 """Derive numbers and names from a text: "ten years ago" gives a year, "half past five" gives 17:30.
 
-The rules expect number words to be replaced by digits (`numbers.in_digits`). They know English, German, Spanish,
-French, Chinese and Russian.
+The rules support English, German, Spanish, French, Chinese and Russian. They expect digits instead of number words
+(`numbers.in_digits`).
 """
 
 import re
@@ -115,8 +115,8 @@ def derived_numbers(text: str, said_at: datetime) -> Iterator[int | str]:
     """Yield the numbers that can be derived from a text: years, ages, decades, times, products.
 
     Args:
-        text: in plain letters, with number words as digits.
-        said_at: time of the text, in the person's time zone.
+        text: In plain letters, with digits instead of number words.
+        said_at: The time of the text, in the person's time zone.
     """
     for match in _SCALED.finditer(text):
         yield from scaled(match[1], match[2])
@@ -136,18 +136,18 @@ def scaled(number: str, scale: str) -> Iterator[int]:
 
 
 def spans_of_years(text: str) -> set[int]:
-    """Return the numbers of years that a text names: "15 years", "43 года"."""
+    """Return the durations in years in a text: 15 from "15 years", 43 from "43 года"."""
     return {int(number) if number.isdigit() else 1 for number in _SPAN_OF_YEARS.findall(text)}
 
 
 def years_since(text: str, said_at: datetime) -> set[int]:
-    """Return how many years have passed since the years that a text names."""
+    """Return the numbers of years that may have passed since the years mentioned in a text."""
     years = [int(number) for number in re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text)]
     return {said_at.year - year - less for year in years for less in (0, 1) if year <= said_at.year}
 
 
 def in_numbers(text: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield each number of a text, with the other forms in which it may have been written."""
+    """Yield each number of a text, with its possible other forms."""
     text = re.sub(r"(?<=\d)\s?[hH点點時时]\s?(?=\d\d(?!\d))", ":", text)
     for match in re.finditer(r"['’]?\d+(?:[.,:]\d+)*", text):
         digits = re.sub(r"\D", "", match[0])
@@ -194,7 +194,7 @@ def _clock(match: "re.Match[str]") -> tuple[int, int]:
 
 
 def _forms(hour: int, minutes: int) -> Iterator[str]:
-    """Yield a time as digits, in the morning and in the evening."""
+    """Yield a time in digits, both in the morning and in the evening."""
     for each in {hour % 24, (hour + 12) % 24}:
         yield from (f"{each}{minutes:02d}", f"{each:02d}{minutes:02d}")
         if minutes == 0:
@@ -228,7 +228,7 @@ def _quantity(item: str) -> int:
 
 
 def names_in_short(texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the initials in texts ("NYC"), and the words of places whose short names occur."""
+    """Return the initials in texts ("NYC"), and the words in the full names of places with short names."""
     initials, words = set(), set()
     for text in texts:
         found = {match.replace(".", "") for match in _INITIALS.findall(text)}
@@ -240,7 +240,7 @@ def names_in_short(texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]
 
 
 def spelled_out(text: str, initials: frozenset[str]) -> set[str]:
-    """Return the words of a text's names whose initials were mentioned: "Massachusetts Institute of Technology"."""
+    """Return the words of names in a text that spell out the initials: "Massachusetts Institute of Technology"."""
     words: set[str] = set()
     for match in _CAPITALIZED.finditer(text):
         parts = [word for word in match[0].split() if word not in _SMALL]

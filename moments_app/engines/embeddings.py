@@ -1,4 +1,4 @@
-"""The embedder: turns texts into vectors, with any endpoint that speaks the OpenAI protocol.
+"""The embedder, which turns texts into vectors with any OpenAI-compatible endpoint.
 
 Vectors are stored and compared for years, so an answer is accepted in full or not at all. It must have as many vectors
 as texts, each with the requested width and with numbers that the column can hold. `endpoint.py` makes the call. The
@@ -15,8 +15,8 @@ from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.interface import EMBEDDING, CallRecord
 
-# Common models reject a text of more than about 8,000 tokens, together with the request's other texts. Few texts have
-# more tokens than characters.
+# Common models reject the whole request if a text has more than about 8,000 tokens. Few texts have more tokens than
+# characters.
 TEXT_MAX_CHARS = 8_000
 # Endpoints write a number with up to 20 characters, and some put each number on an indented line.
 ANSWER_BYTES_A_NUMBER = 40
@@ -24,7 +24,7 @@ ANSWER_BYTES_A_NUMBER = 40
 HALF_PRECISION_MAX = 65_504
 HALF_PRECISION_LEAST = 2**-24
 
-# Endpoints and models that reject a width or format in the request, but return the right one without it.
+# Endpoints and models that reject parameters for width or format, but return the right width without them.
 _of_fixed_width: set[tuple[str, str]] = set()
 
 
@@ -32,12 +32,12 @@ class Embedder:
     """Embeds texts with one model.
 
     Args:
-        base_url: URL of the endpoint; None is OpenAI's own.
-        api_key: may be blank if the endpoint needs none.
-        name: the name under which calls are recorded; blank: by protocol and model.
-        timeout: total seconds for one `embed`, however slowly the answer arrives.
-        record: called once for each HTTP call, even if it fails.
-        calls_at_once: maximum number of parallel calls.
+        base_url: URL of the endpoint. None for OpenAI's own.
+        api_key: May be blank if the endpoint needs none.
+        name: The name in records of calls. If it is blank, it is built from protocol and model.
+        timeout: Total seconds for one call of `embed`, however slowly the answer arrives.
+        record: Called once for each HTTP call, even if it fails.
+        calls_at_once: Maximum number of parallel calls.
     """
 
     def __init__(
@@ -78,15 +78,15 @@ class Embedder:
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:
         """Return the vectors of the texts in order, using one request.
 
-        Only the first 8,000 characters of each text count.
+        Only the first 8,000 characters of each text are embedded.
 
         Args:
-            texts: at least one.
-            is_query: whether they are queries, rather than texts to be found.
+            texts: At least one text.
+            is_query: Whether the texts are queries rather than documents.
 
         Raises:
-            ValueError: there is no text, or one is blank.
-            EngineError: the endpoint gave no valid answer.
+            ValueError: There is no text, or one is blank.
+            EngineError: The endpoint gave no valid answer.
         """
         try:
             return self._vectors(cut_of(texts), is_query=is_query)
@@ -119,10 +119,10 @@ class Embedder:
 
 
 def cut_of(texts: Sequence[str]) -> list[str]:
-    """Return the part of each text that is embedded: the first 8,000 characters.
+    """Return the first 8,000 characters of each text, which are embedded.
 
     Raises:
-        ValueError: there is no text, or one is blank.
+        ValueError: There is no text, or one is blank.
     """
     cut = [text.strip()[:TEXT_MAX_CHARS] for text in texts]
     if not cut or not all(cut):
@@ -131,10 +131,10 @@ def cut_of(texts: Sequence[str]) -> list[str]:
 
 
 def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
-    """Return the vectors of an answer by index. Endpoints may return them in any order.
+    """Return the vectors of an answer, sorted by index, because endpoints may return them in any order.
 
     Raises:
-        InvalidAnswer: the answer is invalid; the message quotes nothing from it.
+        InvalidAnswer: The answer is invalid. The message quotes nothing from it.
     """
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -151,7 +151,7 @@ def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
 
 
 def problem_of(vector: Any, dimensions: int) -> str:
-    """Return what is wrong with a vector; blank if nothing is."""
+    """Return the problem with a vector, or a blank string."""
     if not isinstance(vector, list):
         return "is not a list of numbers"
     if len(vector) != dimensions:

@@ -1,7 +1,8 @@
-"""Call a model behind an endpoint that speaks the OpenAI protocol.
+"""Call a model at an OpenAI-compatible endpoint.
 
-The endpoint is not trusted: time and size of a call are limited, and an error is reported only by its kind and status,
-because a body may quote the request or the key. The function that reads an answer validates it. The caller retries.
+The endpoint is not trusted, so the time and size of a call are limited. Errors are reported only by their kind and
+status, because a body may quote the request or the key. The function that reads an answer validates it. The caller
+retries.
 """
 
 import json
@@ -22,13 +23,13 @@ from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
 from sessions_app.trace import span
 
-EXCHANGE_MAX_CHARS = 400_000  # maximum that is stored of the request, and of the answer, of a failed call
+EXCHANGE_MAX_CHARS = 400_000  # maximum characters of a failed call's request, and of its answer, to store
 OPENAI_URL = "https://api.openai.com/v1"
 
 # All errors of a call, from a misspelled URL to a text that can't be encoded. Their messages may quote anything.
 _CALL_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
 
-# Statuses whose cause is not the text of the request.
+# Kinds of errors that are not caused by the request's text, by status.
 _KINDS = {401: "credential", 403: "credential", 402: "quota", 404: "address", 405: "address", 408: "timeout"}
 
 Read = TypeVar("Read")
@@ -42,11 +43,11 @@ class Endpoint:
     """A model and its endpoint.
 
     Args:
-        base_url: URL of the endpoint; None is OpenAI's own.
-        path: the path to call, e.g. `/chat/completions`.
-        api_key: may be blank if the endpoint needs none.
-        record: called once for each HTTP call, even if it fails.
-        name: as in `CallRecord.engine`; by default the model's name after `openai:`.
+        base_url: URL of the endpoint. None for OpenAI's own.
+        path: The path to call, e.g. `/chat/completions`.
+        api_key: May be blank if the endpoint needs none.
+        record: Called once for each HTTP call, even if it fails.
+        name: See `CallRecord.engine`. Defaults to the model's name after `openai:`.
     """
 
     def __init__(
@@ -86,18 +87,17 @@ class Endpoint:
         """Make one HTTP call, and record it even if it fails.
 
         Args:
-            purpose: the recorded purpose.
-            body: the body of the request, without the model; None for a GET.
-            seconds: timeout of the whole call, however slowly the answer arrives.
-            read: receives the endpoint's JSON, which may be anything, and returns its content or raises
-                `InvalidAnswer`.
-            refuses: returns whether an error response is about an optional part of `body`.
-            counts: returns the number of kept parts of an answer, and the parts that were left out.
+            purpose: The recorded purpose.
+            body: The body of the request, without the model. None for a GET request.
+            seconds: Timeout of the whole call, however slowly the answer arrives.
+            read: Returns the content of the endpoint's JSON, or raises `InvalidAnswer`. The JSON is not trusted.
+            refuses: Returns whether an error response is about an optional part of `body`.
+            counts: Returns the number of kept parts of an answer, and the parts that were left out.
 
         Raises:
             Refused: `refuses` returned true.
-            InvalidAnswer: the answer is not JSON, or `read` raised it.
-            EngineError: there was no answer.
+            InvalidAnswer: The answer is not JSON, or `read` raised this.
+            EngineError: There was no answer.
         """
         self._check_key()
         started = time.monotonic()
@@ -150,8 +150,8 @@ class Endpoint:
             json=None if body is None else {"model": model} | body,
         )
         request.headers["Authorization"] = self._authorization(request.url)
-        # Each call has its own transport, so none is shared by threads or outlives a fork. It is used without a client,
-        # whose redirects and cookies would take as much CPU time as the call.
+        # Each call has its own transport, so no transport is shared by threads or inherited by a fork. It is used
+        # without a client, because handling redirects and cookies would take as much CPU time as the call.
         with (
             span(f"model call {self._path}", **{"gen_ai.request.model": model}),
             BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes) as transport,
@@ -162,14 +162,14 @@ class Endpoint:
             return response.raise_for_status().content
 
     def _authorization(self, url: httpx2.URL) -> str:
-        """Return the credentials: a login in the URL takes precedence over the key."""
+        """Return the credentials. A login in the URL takes precedence over the key."""
         if url.userinfo:
             login = f"{url.username}:{url.password}"
             return f"Basic {b64encode(login.encode()).decode()}"
         return f"Bearer {self._api_key or 'none'}"
 
     def _translated(self, error: Exception, seconds: float) -> EngineError:
-        """Convert a call's error to ours, with its kind and status but never its text."""
+        """Convert an exception to an `EngineError` with its kind and status, but without its text."""
         if isinstance(error, TooLarge):
             return EngineError(
                 "too_large", f"{self.name} sent an answer of more than {self._max_response_bytes:,} bytes."
@@ -205,13 +205,12 @@ def _parsed(answered: bytes) -> Any:
 
 
 def _exchange(body: dict[str, Any] | None, answered: bytes) -> Exchange:
-    """Return the exchange to store. An error response is left out, because it may quote the key."""
+    """Return the exchange to store, without an error response, which may quote the key."""
     asked = json.dumps(body, ensure_ascii=False, indent=1)
     return Exchange(asked[:EXCHANGE_MAX_CHARS], answered.decode(errors="replace")[:EXCHANGE_MAX_CHARS])
 
 
 def _kind_of(response: httpx2.Response) -> str:
-    """Return the kind of an error by its status: whether the text caused it or not."""
     status = response.status_code
     if status == 429:
         return "quota" if b'"insufficient_quota"' in response.content else "rate_limited"
@@ -226,7 +225,7 @@ def _usage(answer: Any) -> dict[str, int]:
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
-    """Return the seconds of the Retry-After header, given as a number or a date (RFC 9110, 10.2.3); at most an hour."""
+    """Return the Retry-After header in seconds, from a number or a date (RFC 9110, 10.2.3), at most an hour."""
     header = response.headers.get("Retry-After", "")
     try:
         seconds = float(header)

@@ -1,10 +1,10 @@
 """Grounding: check whether the conversation supports what a model wrote.
 
 A model may invent facts, answer in another language, or repeat an injected instruction. Rules compare each sentence
-with the conversation and with earlier known text. They drop a sentence if nobody mentioned one of its numbers or names,
-if it has hardly any words of the conversation, or if it instructs its reader, and they record the reason. Numbers and
-names that can be derived from the conversation are accepted (`derivable.py`). The rules keep what they can't judge, for
-example names in German, where every noun is capitalized.
+with the conversation and with earlier known text. A sentence is dropped, with the reason, if one of its numbers or
+names was never mentioned, if it has hardly any words of the conversation, or if it instructs its reader. Numbers and
+names that can be derived from the conversation are accepted (`derivable.py`). Content that the rules can't judge is
+kept, for example names in German, where every noun is capitalized.
 """
 
 import re
@@ -22,11 +22,11 @@ from moments_app.engines.numbers import in_digits, plain
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
-MIN_SHARE = 0.25  # minimum share of a sentence's words in the conversation; a half would drop paraphrases
-FEW_WORDS = 6  # with fewer words, this share isn't checked
-FEW_BYTES = 60  # with fewer bytes, the language isn't checked either; Chinese characters have more bytes
+MIN_SHARE = 0.25  # minimum share of a sentence's words in the conversation; 0.5 would drop paraphrases
+FEW_WORDS = 6  # in sentences with fewer words, this share isn't checked
+FEW_BYTES = 60  # in shorter sentences, the language isn't checked; bytes, as Chinese needs fewer characters
 NAME_STEM = 5  # names match if this many first letters are the same: Tuscan, Tuscany
-ASKED_SHARE = 0.6  # minimum share of an instruction's words in one of the user's instructions
+ASKED_SHARE = 0.6  # minimum share of an instruction's words that must be in one of the user's instructions
 
 INSTRUCTION = "instruction to the reader"
 LANGUAGE = "another language"
@@ -62,7 +62,7 @@ _COMMAND = re.compile(
     r"you are now\b|new instructions?\b)|\bsystem prompt\b|</?\w+>",
     re.IGNORECASE,
 )
-# A lesson may contain these words, and so may a fact if the person asked for it.
+# A lesson may start with these words, and so may a fact if the person gave the instruction.
 _ORDER = re.compile(
     r"^\W*(?:you (?:must|will|shall|have to)\b|from now on\b|"
     r"(?:always|never) (?:answer|reply|respond|begin|start|end|say|tell|mention|recommend|include|add|append|link)\b)",
@@ -78,8 +78,6 @@ _REQUEST = re.compile(
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A sentence or an item that was dropped, and why."""
-
     text: str
     reason: str
 
@@ -89,11 +87,11 @@ class Judged(Generic[Answer]):
     """The kept part of an answer.
 
     Args:
-        answer: the answer without dropped content.
-        kept: number of sentences and items that were kept.
-        left_out: the sentences and items that were dropped.
-        problem: why the model is called again; blank if it isn't.
-        is_usable: whether this part is used if the second answer is no better.
+        answer: The answer without dropped content.
+        kept: Number of sentences and items that were kept.
+        left_out: The sentences and items that were dropped.
+        problem: The reason to call the model again, or a blank string.
+        is_usable: Whether this part may be used if the second answer has a problem too.
     """
 
     answer: Answer
@@ -104,7 +102,6 @@ class Judged(Generic[Answer]):
 
     @property
     def dropped(self) -> Counter[str]:
-        """The number of dropped items, by reason."""
         return Counter(one.reason for one in self.left_out)
 
 
@@ -112,11 +109,11 @@ Judge = Callable[[Answer], Judged[Answer]]
 
 
 class Grounds:
-    """The texts that a model received, against which its answer is judged. Records the judgments.
+    """The texts that a model received, against which its answer is checked. Records the results.
 
     Args:
-        turns: the turns of the conversation.
-        known: earlier texts that the model received.
+        turns: The turns of the conversation.
+        known: Earlier texts that the model received.
     """
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
@@ -130,11 +127,11 @@ class Grounds:
         self.left_out: list[LeftOut] = []
 
     def judged(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> Judged[Answer]:
-        """Return the kept part of an answer, with the judgments so far."""
+        """Return the kept part of an answer, with the results recorded so far."""
         return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
 
     def kept(self, text: str, *, may_order: bool = False) -> str:
-        """Return a text without unsupported sentences. Without `may_order`, drop instructions to the reader too."""
+        """Return a text without unsupported sentences and, unless `may_order`, without instructions to the reader."""
         parts = [part for part in _SENTENCE_END.split(text) if part is not None]
         kept = ""
         for sentence, space in zip(parts[::2], [*parts[1::2], ""], strict=False):
@@ -165,12 +162,12 @@ class Grounds:
     def complaint(
         self, text: str, *, may_order: bool = False, may_be_asked_for: bool = True, may_be_weak: bool = False
     ) -> str:
-        """Return the reason to drop a sentence, without quoting the sentence; blank to keep it.
+        """Return the reason to drop a sentence, without quoting the sentence. Blank to keep it.
 
         Args:
-            may_order: whether it is meant to instruct its reader.
-            may_be_asked_for: whether it may repeat an instruction that the person gave the assistant.
-            may_be_weak: whether a single word of the conversation is enough, because the sentence is marked
+            may_order: Whether it is meant to instruct its reader.
+            may_be_asked_for: Whether it may repeat an instruction that the person gave the assistant.
+            may_be_weak: Whether it needs only one word of the conversation, because the caller marks weak sentences
                 (`is_weak`).
         """
         text = unicodedata.normalize("NFKC", text)
@@ -243,7 +240,7 @@ class Grounds:
 
     @cached_property
     def _languages(self) -> frozenset[str]:
-        """The languages of the conversation, and blank for an uncertain one; none if the whole text is uncertain."""
+        """The languages of the conversation, and a blank one for uncertain turns. Empty if all is uncertain."""
         whole = lexemes.certain_language(" ".join(sorted(self._said, key=len)[-5:]))
         return frozenset({"", whole, *map(lexemes.certain_language, self._said)} if whole else ())
 
@@ -255,12 +252,12 @@ class Grounds:
         return lexemes.certain_language(text) not in self._languages
 
     def _share_of(self, text: str) -> tuple[float, int]:
-        """Return the share of a text's words that occur in the conversation, and the number of its words."""
+        """Return the share of a text's stems that are in the conversation, and their number."""
         stems = {stem for stem in self._stems_in(text) if not stem.isdigit()}
         return (len(stems & self._stems) / len(stems) if stems else 1.0), len(stems)
 
     def _is_asked_for(self, text: str) -> bool:
-        """Return whether an order shares enough words with one of the person's orders."""
+        """Return whether the person gave this instruction, in similar words."""
         stems = self._stems_in(text)
         if not stems or not _ORDER.search(text):
             return False
@@ -268,7 +265,7 @@ class Grounds:
         return any(len(stems & self._stems_in(order)) >= ASKED_SHARE * len(stems) for order in orders)
 
     def _unsaid_numbers(self, text: str) -> set[str]:
-        """Return the numbers of a text that nobody mentioned. Dates near the time of a turn are accepted."""
+        """Return the numbers of a text that were never mentioned. Dates near the time of a turn are accepted."""
         text = _DATE.sub(lambda date: "" if self._is_near(date) else date[0], text)
         spans = {str(span) for span in derivable.spans_of_years(plain(text)) & self._years_since}
         return {
@@ -300,5 +297,5 @@ def _tells(text: str, *, may_order: bool = False) -> bool:
 
 
 def _digits(text: str) -> set[str]:
-    """Return the numbers of a text in one notation: 1,000 and 1.000 become 1000."""
+    """Return the numbers of a text in one notation: both 1,000 and 1.000 become 1000."""
     return {re.sub(r"\D", "", number) for number in _NUMBER.findall(text)}

@@ -1,8 +1,8 @@
 """The interface of engines, which write memory text.
 
-A process gives an engine plain data, and receives plain, validated data. Engines don't use the database, sessions or
+Processes exchange plain data with an engine, and the results are validated. Engines don't use the database, sessions or
 jobs, so they can be called without an open transaction. There are two engines: `extractive/` (no model) and `model.py`
-(a language model behind an OpenAI-compatible endpoint).
+(a language model at an OpenAI-compatible endpoint).
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.grounding import LeftOut
 from moments_app.engines.shared_call import Part
 
-EMBEDDING, RERANK = "embedding", "rerank"  # purposes of their calls
+EMBEDDING, RERANK = "embedding", "rerank"  # purposes of calls to embedders and rerankers
 
 
 class About(StrEnum):
-    """The kinds of failed calls. Each kind has one consequence."""
+    """The causes of failed calls. Each has one consequence."""
 
-    TEXT = "text"  # the job fails after its attempts; no other job waits
-    ANSWER = "answer"  # the same, and the failure counts against the version of the prompt
+    TEXT = "text"  # the job fails after its last attempt; other jobs are not affected
+    ANSWER = "answer"  # as for `TEXT`, and the failure counts against the prompt version
     CREDENTIAL = "credential"  # the circuit opens immediately and holds all jobs
     LOAD = "load"  # the circuit opens after a second failure, for as long as `Retry-After` says
     NETWORK = "network"  # the circuit opens after a second failure, and then probes the endpoint
@@ -60,19 +60,19 @@ class CallRecord:
     """The cost and the result of one model call, with its text only if it failed.
 
     Args:
-        purpose: the process's purpose, e.g. `moment-builder`.
-        engine: name of the engine, e.g. `openai:gpt-4.1-mini`.
-        input_tokens, output_tokens: as reported by the endpoint, or None.
-        latency_ms: wall time, milliseconds.
-        error_kind: one of `ABOUT`; blank if the call succeeded.
-        error: one sentence for an operator, without prompt, completion or key.
-        retry_after: seconds the endpoint asked us to wait, or None.
-        is_broken_off: whether we aborted the call, which says nothing about the endpoint.
-        kept: number of sentences and items of the answer that were kept.
-        left_out: those that were dropped, each with the reason; not stored with the call.
-        exchange: the texts of a failed call.
-        is_beside: whether it failed in parallel with another call of the same work, and gives no new information.
-        is_part: whether it covers only a part of a combined call, whose own record has the tokens and the time.
+        purpose: The process's purpose, e.g. `moment-builder`.
+        engine: The name of the engine, e.g. `openai:gpt-4.1-mini`.
+        input_tokens, output_tokens: As reported by the endpoint, or None.
+        latency_ms: Wall time in milliseconds.
+        error_kind: A key of `ABOUT`. Blank if the call succeeded.
+        error: One sentence for an operator, without prompt, completion or key.
+        retry_after: Seconds to wait, as requested by the endpoint, or None.
+        is_broken_off: Whether the caller aborted the call, which says nothing about the endpoint.
+        kept: Number of sentences and items of the answer that were kept.
+        left_out: The dropped sentences and items, each with the reason. Not stored with the call.
+        exchange: The texts of a failed call.
+        is_beside: Whether it failed in parallel with another call of the same work, and gives no new information.
+        is_part: Whether it covers one part of a combined call, which has a record of its own with the tokens and time.
     """
 
     purpose: str
@@ -99,9 +99,9 @@ class EngineError(Exception):
     """The engine gave no usable answer. Nothing was changed, so the job can be retried.
 
     Args:
-        kind: as in `CallRecord.error_kind`.
-        message: one sentence for an operator.
-        retry_after: seconds the endpoint asked us to wait, or None.
+        kind: See `CallRecord.error_kind`.
+        message: One sentence for an operator.
+        retry_after: Seconds to wait, as requested by the endpoint, or None.
     """
 
     def __init__(self, kind: str, message: str, *, retry_after: float | None = None) -> None:
@@ -124,9 +124,10 @@ class Engine(Protocol):
         ...
 
     def with_answers(self, parts: Sequence[Part]) -> "Engine":
-        """Request several answers in one call, and return an engine that has them. Without a model, return itself.
+        """Request several answers in one call, and return an engine that has them.
 
-        If an answer is missing or invalid, the returned engine requests it when it is needed.
+        The returned engine requests missing or invalid answers when they are needed. An engine without a model returns
+        itself.
         """
         ...
 
@@ -139,7 +140,7 @@ class Engine(Protocol):
         ...
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """Return what the turns add to each stream."""
+        """Return the new items for each stream."""
         ...
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
@@ -151,5 +152,5 @@ class Engine(Protocol):
         ...
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Return what to search memory for before a message is answered."""
+        """Return the query with which to search memory before a message is answered."""
         ...

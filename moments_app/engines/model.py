@@ -1,6 +1,6 @@
-"""The engine that calls a language model, through any endpoint that speaks the OpenAI protocol.
+"""The engine that calls a language model at any OpenAI-compatible endpoint.
 
-The endpoint is not trusted: its answer is validated, and calls are limited (`endpoint.py`). The job retries.
+The endpoint is not trusted, so its answer is validated, and calls are limited (`endpoint.py`). The job retries.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ QUOTED_ANSWER_MAX = 8_000  # characters of an invalid answer that are quoted for
 ChatMessage = dict[str, str]
 Read = TypeVar("Read")
 
-# The index in `_formats` that an endpoint and model accept. After a format is rejected, the next one is used from then
-# on.
+# For each endpoint and model, the index in `_formats` of the accepted format. If one is rejected, later calls start
+# with the next.
 _accepted_format: dict[tuple[str, str], int] = {}
 
 
@@ -40,10 +40,10 @@ class ModelEngine:
     """Writes memory text with a language model.
 
     Args:
-        base_url: URL of the endpoint; None is OpenAI's own.
-        api_key: may be blank if the endpoint needs none.
-        timeout: total seconds for one call, however slowly the answer arrives.
-        record: called once for each HTTP call, even if it fails.
+        base_url: URL of the endpoint. None for OpenAI's own.
+        api_key: May be blank if the endpoint needs none.
+        timeout: Total seconds for one call, however slowly the answer arrives.
+        record: Called once for each HTTP call, even if it fails.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ModelEngine:
         return self._told(request, DigestAnswer)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Request a query with a single call, because the waiting user has no time for a repair."""
+        """Request a query in a single call, because the user is waiting and there is no time for a second attempt."""
         messages = _messages(request.prompt, recall_query.as_message(request))
         read = partial(validated, recall_query.SHAPE, ANSWER_MIN_ALLOWANCE, Judged)
         try:
@@ -108,7 +108,7 @@ class ModelEngine:
             raise self._endpoint.invalid(error) from None
 
     def with_answers(self, parts: Sequence[Part]) -> "ModelEngine":
-        """Request several answers in one call, without a repair. Return an engine that has the valid ones."""
+        """Request several answers in one call, with no second attempt. Return an engine that has the valid ones."""
         shape = shared_call.shape_of(parts)
         messages = _messages(shared_call.prompt_of(parts), shared_call.text_of(parts))
         try:
@@ -122,7 +122,7 @@ class ModelEngine:
         return engine
 
     def _told(self, request: Any, answer: type[Answer]) -> Answer:
-        """Return the answer to a request about turns, from a shared call if possible, otherwise from a new call."""
+        """Return the answer to a request about turns, from a shared call if it has one, or else from a new call."""
         came = next((came for asked, came in self._came if asked == request), None)
         if isinstance(came, Judged) and isinstance(came.answer, answer):
             return came.answer
@@ -130,7 +130,7 @@ class ModelEngine:
         return self._answer(question.shape, question.prompt, question.text, question.allowance, question.judge)
 
     def _note(self, purpose: str, came: PartAnswer) -> None:
-        """Record a part of a shared call for its prompt. The record of the call itself has the tokens and the time."""
+        """Record a part of a shared call under its own purpose. The call's own record has the tokens and the time."""
         record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
         if isinstance(came, Judged):
             self._record(replace(record, kept=came.kept, left_out=came.left_out))
@@ -188,7 +188,7 @@ def _messages(prompt: str, request: str) -> list[ChatMessage]:
 
 
 def _formats(shape: Shape[Any]) -> list[dict[str, Any]]:
-    """Return the response formats in the order in which they are tried."""
+    """Return the response formats in the order of the attempts."""
     name = shape.purpose.replace("-", "_")
     strict = {"name": name, "strict": True, "schema": shape.schema}
     return [{"type": "json_schema", "json_schema": strict}, {"type": "json_object"}, {}]
@@ -203,7 +203,7 @@ def _repair(error: InvalidAnswer) -> list[ChatMessage]:
 
 
 def _with_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMessage]:
-    """Return the messages, with the shape of the answer added to the first, so that no prompt has to describe it."""
+    """Return the messages with the answer's shape added to the first one, so prompts need not describe it."""
     system, *others = messages
     return [system | {"content": f"{system['content']}\n{shape.as_text}"}, *others]
 

@@ -32,12 +32,12 @@ def plain(text: str) -> str:
 
 
 def in_digits(text: str, languages: Collection[str]) -> str:
-    """Return a text in plain letters, with its number words as digits."""
+    """Return a text in lower case, without accents, and with its number words as digits."""
     return _in_digits(plain(text), [], languages)[0]
 
 
 def placed_digits(text: str, languages: Collection[str]) -> tuple[str, list[int]]:
-    """Return the result of `in_digits`, and for each of its characters and its end, the index in the original text."""
+    """Return the result of `in_digits`, and the index in the original text of each of its characters and of its end."""
     letters = text.lower() if text.isascii() else [plain(one) for one in text]
     places = [place for place, written in enumerate(letters) for _ in written]
     return _in_digits("".join(letters), [*places, len(text)], languages)
@@ -51,7 +51,7 @@ def _in_digits(text: str, places: list[int], languages: Collection[str]) -> tupl
 
 
 def _replaced(text: str, places: list[int], parts: Iterable[tuple[int, int, str]]) -> tuple[str, list[int]]:
-    """Return a text after replacing some of its parts, and the places after the same replacements."""
+    """Replace parts of a text, and the same parts of the list of indexes. Return both."""
     result, left, last = "", list[int](), 0
     for start, end, instead in parts:
         result += text[last:start] + instead
@@ -93,7 +93,7 @@ def _runs(text: str, values: dict[str, int]) -> Iterator[list[_Number]]:
 
 
 def _may_join(before: _Number, value: float, joint: str) -> bool:
-    """Return whether "and" between two numbers joins them: "hundred and five", "treinta y dos"."""
+    """Return whether "and" joins two numbers into one, as in "hundred and five" or "treinta y dos"."""
     if joint in ("y", "et"):
         return before.value >= 20 and before.value > value
     return before.value >= _HUNDRED > value and joint == "and"
@@ -106,7 +106,7 @@ def _value(word: str, values: dict[str, int]) -> float | None:
 
 
 def _compound(word: str, values: dict[str, int]) -> int | None:
-    """Return the value of a German compound such as "fünfundzwanzig"; None for another word."""
+    """Return the value of a German compound such as "fünfundzwanzig", or None for any other word."""
     total, current = 0, 0
     for piece in filter(None, _PIECES.split(word)):
         if piece == "und":
@@ -122,7 +122,7 @@ def _compound(word: str, values: dict[str, int]) -> int | None:
 
 
 def _numbers(run: Iterable[_Number]) -> Iterator[int]:
-    """Yield the numbers that adjacent number words form."""
+    """Combine adjacent number words into numbers."""
     total, current, is_begun = 0, 0, False
     for number in run:
         value = int(number.value)
@@ -144,7 +144,7 @@ def _numbers(run: Iterable[_Number]) -> Iterator[int]:
 
 
 def _fits(total: int, current: int, value: int) -> bool:
-    """Return whether a value continues the number before it: "twenty" with "five", "soixante" with "quinze"."""
+    """Return whether a value is part of the preceding number, as in "twenty-five" or "soixante-quinze"."""
     if current == 0:
         return total > 0
     tens = current % _HUNDRED

@@ -1,4 +1,4 @@
-"""The reranker: scores texts by how well they answer a query, at an endpoint that speaks the `/rerank` protocol.
+"""Score texts by how well they answer a query, at an endpoint with the `/rerank` protocol.
 
 Cohere, Jina and vLLM accept `documents` and return `{"results": [{"index": 0, "relevance_score": 0.9}]}`. Hugging
 Face's TEI accepts `texts` and returns `[{"index": 0, "score": 0.9}]`.
@@ -13,13 +13,13 @@ from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.interface import RERANK, CallRecord
 
 ANSWER_BYTES = 1_000_000  # some endpoints repeat the documents
-REFUSED_FIELD = (400, 422)  # statuses of an endpoint that doesn't know a field
+REFUSED_FIELD = (400, 422)  # status codes for an unknown field
 
 _take_texts: set[tuple[str, str]] = set()  # endpoints that need `texts`
 
 
 class Reranker:
-    """Scores texts with one model.
+    """A client of one reranking model.
 
     Args:
         base_url: the endpoint; `/rerank` is appended.
@@ -47,7 +47,7 @@ class Reranker:
         """Return the score of each text, in the order of the texts; higher is better.
 
         Raises:
-            EngineError: the endpoint gave no valid answer.
+            EngineError: the endpoint did not return a valid answer.
         """
         try:
             if self._endpoint.address not in _take_texts:
@@ -72,12 +72,12 @@ class Reranker:
 
 
 def reranker_name(model: str) -> str:
-    """Return the name under which calls of a reranker are recorded, e.g. `rerank:rerank-v3.5`."""
+    """Return the name that identifies a reranker in recorded calls, such as `rerank:rerank-v3.5`."""
     return f"rerank:{model or 'default'}"
 
 
 def _read(answer: Any, count: int) -> list[float]:
-    """Return the scores of an answer by the index of their text. Raise `InvalidAnswer` if one is missing or wrong."""
+    """Return the scores in the order of the texts. Raise `InvalidAnswer` if a score is missing or invalid."""
     entries = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidAnswer("", "it has no list of scores.")

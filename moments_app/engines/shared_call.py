@@ -1,9 +1,9 @@
-"""Convert requests about turns to prompts: the instructions, what is known already, and the turns.
+"""Convert requests about turns to prompts, which consist of instructions, known data, and the turns.
 
-Several requests can be combined into one call: the turns are sent once, and the answer has a part for each request. The
-prompt is composed of the active prompts. The requests may be about several conversations of one person. Each part is
-read and judged like the answer to a separate call. If a part is invalid, its request is sent again in a separate call,
-and the other parts are kept.
+Several requests can be combined into one call: the turns are sent once, and the answer has a part for each request. Its
+system message contains the active prompt of each task. The requests may be about several conversations of one person.
+Each part is parsed and checked like the answer to a separate call. If a part is invalid, its request is sent again in a
+separate call, and the other parts are kept.
 """
 
 import json
@@ -25,7 +25,7 @@ from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.transcript import Turn, fenced
 
-# An answer longer than its input is no summary. The minimum is for short windows, whose names and tags may be longer.
+# An answer may not be longer than its input. The minimum is for short windows, whose names and tags may be longer.
 ANSWER_MIN_ALLOWANCE = 6_000  # characters
 PURPOSE = "combined"
 NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
@@ -41,15 +41,15 @@ PartAnswer = Judged[Any] | InvalidAnswer
 
 @dataclass(frozen=True)
 class Question(Generic[Answer]):
-    """A request to a model, and how its answer is read.
+    """A request to a model, with the schema and the checks of its answer.
 
     Args:
-        shape: the required shape of the answer.
+        shape: the schema of the answer.
         prompt: the text of the active prompt version.
         known: the text before the turns.
-        turns: the turns to read, oldest first.
+        turns: the turns in the prompt, oldest first.
         allowance: maximum total characters of the answer's texts.
-        judge: removes what the turns don't support.
+        judge: removes statements that the turns don't support.
     """
 
     shape: Shape[Answer]
@@ -111,9 +111,9 @@ class Part:
     """A request in a combined call.
 
     Args:
-        request: the request of a separate call.
-        sequences: the sequences of the request's turns, in order.
-        conversation: the number of the turns' conversation; later conversations have higher numbers.
+        request: the request that a separate call would make.
+        sequences: the sequence numbers of the request's turns, in order.
+        conversation: the number of the conversation, from 1. Later conversations have higher numbers.
     """
 
     request: Request
@@ -131,30 +131,29 @@ class Part:
 
     @property
     def name(self) -> str:
-        """The name of this part of the answer."""
         return self.task if self.conversation == 1 else f"{self.task}_{self.conversation}"
 
     @property
     def places(self) -> list["Place"]:
-        """The places of the request's turns among the turns of all conversations."""
+        """The places of the request's turns, which identify them among the turns of all conversations."""
         return [(self.conversation, sequence) for sequence in self.sequences]
 
 
-Place = tuple[int, int]  # conversation and sequence
+Place = tuple[int, int]  # (conversation, sequence)
 
 
 # --- the request ---
 
 
 def prompt_of(parts: Sequence[Part]) -> str:
-    """Return the active prompts, each once under its heading."""
+    """Return the system message: general instructions, then each task's active prompt under a heading."""
     prompts = {part.task: part.question.prompt.strip() for part in parts}
     tasks = f"{TASKS} {MORE}" if _are_several(parts) else TASKS
     return "\n\n".join([tasks, *(f"# {name}\n\n{prompt}" for name, prompt in prompts.items())])
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Return the user message: the known lines of each task, then the turns of all requests, numbered from 0."""
+    """Return the user message: the known data for each task, then the turns of all requests, numbered from 0."""
     turns = _turns_of(parts)
     lines: list[str] = []
     given: set[tuple[str, str]] = set()
@@ -171,7 +170,7 @@ def _are_several(parts: Sequence[Part]) -> bool:
 
 
 def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
-    """Return the known lines of a task.
+    """Return the lines of known data for a task.
 
     The lines are selected for all turns, so tasks of the same name share them.
     """
@@ -179,7 +178,7 @@ def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
 
 
 def _turns_of(parts: Sequence[Part]) -> dict[Place, Turn]:
-    """Return the turns of all requests, numbered in order. If a turn is in several requests, use its longest form."""
+    """Return the numbered turns of all requests. If several requests contain a turn, use its longest version."""
     shown: dict[Place, Turn] = {}
     for part in parts:
         for place, turn in zip(part.places, part.request.turns, strict=True):
@@ -194,7 +193,7 @@ def _numbers(part: Part, turns: dict[Place, Turn]) -> list[int]:
 
 
 def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
-    """Return the shape of the answer: the shape of each part under its name."""
+    """Return the schema of the answer: an object with a field for each part."""
     shapes = {part.name: part.question.shape for part in parts}
     asked: Any = {name: (shape.asked or shape.model, ...) for name, shape in shapes.items()}
     model = create_model("CombinedShape", **asked)
@@ -209,10 +208,10 @@ def parts_in(parts: Sequence[Part], completion: Any) -> list[PartAnswer]:
 
     Args:
         parts: the requested parts.
-        completion: the endpoint's JSON, which may be anything.
+        completion: the endpoint's JSON, which is not validated yet.
 
     Raises:
-        InvalidAnswer: it contains none of the parts.
+        InvalidAnswer: the JSON contains none of the parts.
     """
     answer = read_object(completion)
     if not any(part.name in answer for part in parts):
@@ -233,7 +232,7 @@ def _came(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
 
 
 def _with_own_indexes(answer: Any, numbers: Sequence[int], indexes: Sequence[int]) -> Any:
-    """Return the answer with the call's turn numbers replaced by the indexes of the part's own request."""
+    """Return the answer with the turn numbers of the combined call replaced by the indexes in the part's request."""
     if isinstance(answer, list):
         return [_with_own_indexes(item, numbers, indexes) for item in answer]
     if not isinstance(answer, dict):

@@ -1,7 +1,7 @@
-"""Find times that a text names in words, such as "yesterday", "next Friday", "vor drei Tagen" or "in May".
+"""Find times in a text that are expressed in words, such as "yesterday", "next Friday", "vor drei Tagen" or "in May".
 
-The words are in `times.txt`, in 29 languages. A month or a weekday counts only next to a word such as "in" or "last",
-or next to a day's number, because "may" and "sun" also have other meanings.
+The words are in `times.txt`, in 29 languages. A month or a weekday is recognized only next to a word such as "in" or
+"last", or next to a day's number, because "may" and "sun" also have other meanings.
 """
 
 import re
@@ -18,10 +18,10 @@ from sessions_app import lexemes
 
 # Kinds of patterns.
 RELATIVE = "relative"  # relative to the day of the text
-ABSOLUTE = "absolute"  # a date of the calendar
-ASKED = "asked"  # a time only in a question: "on Friday", "the last week"
+ABSOLUTE = "absolute"  # a calendar date
+ASKED = "asked"  # recognized only in questions: "on Friday", "the last week"
 YEAR = "year"  # "since 2019"
-NONE = "none"  # looks like a time, but is none: "guten Morgen"
+NONE = "none"  # looks like a time, but is not one: "guten Morgen"
 
 _SCRIPTS = (
     ("ru uk", "\u0400-\u052f"),
@@ -37,10 +37,10 @@ _SCRIPTS = (
 _BY_SCRIPT = tuple((languages.split(), re.compile(f"[{letters}]")) for languages, letters in _SCRIPTS)
 UNSPACED = frozenset("zh ja th".split())
 JOINED = frozenset("ko tr fi hu".split())  # languages that attach endings to words
-UNCUT = UNSPACED | {"ko"}  # languages whose words are matched inside other words too
+UNCUT = UNSPACED | {"ko"}  # languages whose words are also matched inside other words
 _OF_WEEKS = frozenset("zh ja ko".split())  # "last Friday" is in the previous week
-LATIN_SHORTEST = 5  # minimum characters of a match in a language that the text is probably not in
-_BEGINNING = 4  # first characters by which words of languages with many endings are looked up
+LATIN_SHORTEST = 5  # minimum length of a match in an unlikely language
+_BEGINNING = 4  # length of the prefix by which words of highly inflected languages are looked up
 _GROUP_NAME = re.compile(r"\(\?P<\w+>")
 _STEPS = {"last": -1, "this": 0, "next": 1}
 _WORD = re.compile(r"[^\W\d_]+")
@@ -60,15 +60,15 @@ _BESIDE = r",?\s?[(\[]?(?:(?:the|am|den|dem|el|le|il|de|op|den|на) )?"
 
 @dataclass(frozen=True)
 class Time:
-    """A period of days that a text names.
+    """A period of days mentioned in a text.
 
     Args:
         unit: day, part, week, weekend, month, season, or year.
         first: the first day.
         end: the day after the last.
-        name: the name, if it is a part of the day or a season.
-        around: the day exactly that many weeks away, as in "three weeks ago".
-        recurs: the interval at which the period recurs, `week` or `year`; blank if it doesn't.
+        name: the name of a season or part of the day; otherwise blank.
+        around: for times such as "three weeks ago", the day exactly three weeks ago; otherwise None.
+        recurs: the interval at which the period recurs, `week` or `year`; blank if it doesn't recur.
     """
 
     unit: str
@@ -110,7 +110,7 @@ class _Pattern:
 
 
 def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], today: date) -> Iterator[Found]:
-    """Yield the times that a text may name, in any order; some may overlap.
+    """Yield the possible times in a text, in any order. They may overlap.
 
     Args:
         digits: the text, as returned by `in_digits`.
@@ -138,12 +138,12 @@ def _found(language: str, pattern: _Pattern, digits: str, today: date) -> Iterat
 
 
 def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Found]:
-    """Return the times in a text that are relative to its day, in order and without overlaps.
+    """Return the relative times in a text, in order and without overlaps.
 
     Args:
         text: the text.
         today: the day of the text.
-        is_dated: whether to include times that are followed by their date: "next Friday, 26 May".
+        is_dated: whether to include times followed by their date, such as "next Friday, 26 May".
     """
     candidates = _candidates(text)
     if not candidates:
@@ -165,7 +165,7 @@ def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Fo
 
 
 def likely_languages(text: str) -> tuple[str, ...]:
-    """Return the languages that a text may be in, by its letters or by its words."""
+    """Return the likely languages of a text, detected by its script or its words."""
     return (*_of_script(text), *lexemes.likely_languages(text))
 
 
@@ -176,7 +176,7 @@ def _of_script(text: str) -> list[str]:
 
 
 def in_likely_language(found: Iterable[Found], text: str) -> list[Found]:
-    """Return the times that are in a likely language of the text.
+    """Return the times found in the likely languages of the text.
 
     If there are none and the language is uncertain, return long matches in other languages.
     """
@@ -207,7 +207,7 @@ def _date_beside(language: str) -> re.Pattern[str]:
 
 
 def names(kind: str, language: str = "en") -> list[str]:
-    """Return the names of all months or weekdays in a language, in calendar order, in plain letters.
+    """Return the names of all months or weekdays in calendar order, in lower case and without accents.
 
     Args:
         kind: `month_name` or `weekday`.
@@ -219,7 +219,7 @@ def names(kind: str, language: str = "en") -> list[str]:
 
 @cache
 def calendar_names() -> frozenset[str]:
-    """Return the English names of months and weekdays, which look like names of people and places."""
+    """Return the English names of months and weekdays, which may be mistaken for names of people and places."""
     return frozenset(map(str.title, (*names("month_name"), *names("weekday"))))
 
 
@@ -233,7 +233,7 @@ def spelled_months(language: str) -> list[str]:
 
 
 def words_for(kind: str, language: str) -> list[str]:
-    """Return a language's words of a kind without numbers, such as `asking`, in plain letters."""
+    """Return a language's words of a kind, such as `asking`, in lower case and without accents."""
     return _words().get(language, {}).get(kind, [])
 
 
@@ -243,7 +243,7 @@ def latin_languages() -> list[str]:
 
 @cache
 def _words() -> Mapping[str, Mapping[str, list[str]]]:
-    """Return the words of `times.txt` in plain letters, by language and kind."""
+    """Return the words of `times.txt` by language and kind, in lower case and without accents."""
     return {
         language: {
             kind: [in_digits(word, ()) if language in UNSPACED else plain(word) for word in listed]
@@ -265,7 +265,7 @@ def _listed() -> Mapping[str, Mapping[str, list[str]]]:
 
 
 def _candidates(text: str) -> list[str]:
-    """Return the languages in which a text may name a relative time, after a quick check of its words."""
+    """Return the languages in which a text may contain a relative time, based on a quick check of its words."""
     said = plain(text)
     groups: dict[str, set[str]] = defaultdict(set)
     words = set(_WORD.findall(said))
@@ -280,9 +280,9 @@ def _candidates(text: str) -> list[str]:
 
 @cache
 def _keys() -> Mapping[str, list[tuple[str, str]]]:
-    """Return lookup words with their languages and groups. Each relative time contains at least one of them.
+    """Return lookup words with their languages and groups. Each relative time contains at least one.
 
-    A lookup word is a whole word, or the start of one and `*` if it can have different endings.
+    A lookup word is a whole word, or a prefix and `*` if the word can have different endings.
     """
     keys: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for language in _words():
@@ -317,9 +317,9 @@ def _patterns(language: str) -> tuple[_Pattern, ...]:
 
 @cache
 def _any_pattern(language: str, kinds: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches if any pattern of some kinds does.
+    """Return a pattern that matches any pattern of some kinds.
 
-    Most texts name no time, so one search is enough.
+    Most texts contain no time, so one search is enough.
     """
     named = [pattern for kind, pattern, _ in _raw(language) if kind in kinds]
     return _compiled("|".join(_GROUP_NAME.sub("(", pattern) for pattern in named) or "(?!)", language)
@@ -346,7 +346,7 @@ Raw = tuple[str, str, Reader | None]
 
 
 def _counted(words: Mapping[str, list[str]]) -> Iterator[Raw]:
-    """Yield the patterns of times counted from today, such as "yesterday" and "3 days ago"."""
+    """Yield the patterns of relative dates, such as "yesterday" and "3 days ago"."""
     for name, phrases in words.items():
         kind = ASKED if name.startswith("asked ") else RELATIVE
         unit, _, number = name.removeprefix("asked ").partition(" ")
@@ -457,13 +457,13 @@ def _weeks(today: date, number: int) -> Time:
 
 
 def _weekends(today: date, number: int) -> Time:
-    """Return the weekend that is `number` weeks after this week's."""
+    """Return the weekend `number` weeks after the weekend of this week."""
     saturday = today + timedelta(days=7 * number + _SATURDAY - today.weekday())
     return Time("weekend", saturday, saturday + timedelta(days=2))
 
 
 def _shifted(year: int, month: int, number: int) -> date:
-    """Return the first day of the month that is `number` months after the given one."""
+    """Return the first day of the month `number` months after the given one."""
     months = year * _MONTHS_OF_A_YEAR + month - 1 + number
     return date(months // _MONTHS_OF_A_YEAR, months % _MONTHS_OF_A_YEAR + 1, 1)
 
@@ -497,7 +497,7 @@ def _numeric(match: re.Match[str], today: date) -> Time:
 
 
 def _day(today: date, day: int, month: int, year: int | None) -> Time:
-    """Return a day. Without a year, return the latest such day that is not in the future."""
+    """Return a day. If the year is missing, return the latest such day that is not in the future."""
     first = date(year or today.year, month, day)
     if year is None and first > today:
         first = first.replace(year=today.year - 1)
@@ -505,7 +505,7 @@ def _day(today: date, day: int, month: int, year: int | None) -> Time:
 
 
 def _month(today: date, month: int, year: int | None) -> Time:
-    """Return a month. Without a year, return the latest such month that is not in the future."""
+    """Return a month. If the year is missing, return the latest such month that is not in the future."""
     first = date(year or (today.year if month <= today.month else today.year - 1), month, 1)
     return replace(_months_from(first, 0), recurs="" if year else "year")
 
@@ -522,7 +522,7 @@ def _season(year: int, last_month: int, name: str) -> Time:
 
 
 def _year(ends: int, step: int, today: date) -> int:
-    """Return the year of the last, current or next season or month that ends in the month `ends`."""
+    """Return the year of the last, current or next season or month, which ends in the month `ends`."""
     if step < 0:
         return today.year - (ends >= today.month)
     return today.year + (ends < today.month or (step > 0 and ends == today.month))

@@ -38,11 +38,11 @@ class Turn:
     Args:
         index: position in the window, from 0.
         role: `user`, `assistant` or `tool`. Engines never receive system turns.
-        content: the text; for a tool turn its result.
+        content: the text; for a tool turn, its result.
         created_at: in the person's time zone.
         tool_name: blank except for tool turns.
-        name: the speaker; blank unless the application names one.
-        tool_calls: the tool calls of an assistant turn, as JSON; else blank.
+        name: the speaker; blank if the application sends no name.
+        tool_calls: the tool calls of an assistant turn, as JSON; otherwise blank.
         tokens: estimated size.
     """
 
@@ -57,7 +57,7 @@ class Turn:
 
 
 def instructions(prompt: str, *, has_turns: bool = True) -> str:
-    """Return the system message: the active prompt, and the rules that no prompt can change.
+    """Return the system message, which consists of the active prompt and fixed rules.
 
     Args:
         prompt: the text of the active prompt version.
@@ -72,7 +72,7 @@ def fenced(turns: Sequence[Turn]) -> str:
 
 
 def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
-    """Yield the turns with their times. The time is blank shortly after a turn that shows it."""
+    """Yield each turn with its time, which is blank if an earlier turn shows almost the same time."""
     told: datetime | None = None
     for turn in turns:
         at = turn.created_at
@@ -84,9 +84,9 @@ def _with_times(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str]]:
 
 
 def as_data(value: object) -> str:
-    """Return a value as JSON on one line. No text in it can imitate a mark, a line break or a control token.
+    """Return a value as one line of JSON, without invisible characters.
 
-    Invisible characters are removed.
+    Text in the value can't imitate a mark, a line break or a control token.
     """
     text = without_invisible(json.dumps(value, ensure_ascii=False))
     return text.translate(_ESCAPED).replace(END, "TRANSCRIPT\\u003e>>")

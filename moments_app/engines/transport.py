@@ -1,10 +1,10 @@
 """An HTTP transport for untrusted endpoints: each call has a deadline and a maximum number of bytes.
 
-A client's timeouts apply to each wait separately, so an endpoint that sends a byte now and then can hold a call
+A client's timeouts apply to each wait separately, so an endpoint that sends a byte now and then can keep a call open
 forever. Here each wait gets only the time that is left until the deadline, and every received byte is counted.
 
-A call may be limited to the public internet. Python's `ipaddress` has only some of the networks that are not part of
-it, and they differ by Python version. The list here is complete, after IANA's special-purpose registries:
+A call can be limited to the public internet. Python's `ipaddress` knows only some of the non-public networks, and the
+set depends on the Python version. The list here contains all networks in IANA's special-purpose registries:
 https://www.iana.org/assignments/iana-ipv4-special-registry and
 https://www.iana.org/assignments/iana-ipv6-special-registry.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import httpcore2
 import httpx2
 
-_WRITE_BYTES = 65_536  # maximum bytes per write, so that the deadline also applies to a slow receiver
+_WRITE_BYTES = 65_536  # maximum bytes per write, so that the deadline is checked while a slow receiver reads
 # Networks that are not globally reachable. IANA lists exceptions within some of them, such as anycast addresses of
 # NAT and TURN servers. These are ignored here, because no webhook is received there.
 SPECIAL_NETWORKS = {
@@ -57,7 +57,7 @@ SPECIAL_NETWORKS = {
         "ff00::/8": "multicast",
     }.items()
 }
-# Networks in which the last 32 bits of an address are the IPv4 address that receives the packets.
+# Networks whose addresses end with the 32 bits of the IPv4 address that receives the packets.
 ENDS_WITH_IPV4 = {
     ip_network(network): name
     for network, name in {
@@ -98,13 +98,11 @@ class BoundedTransport(httpx2.HTTPTransport):
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Return the process's TLS context. Loading the certificates takes longer than many calls."""
+    """Return the process's TLS context. It is cached, because loading the certificates takes longer than many calls."""
     return httpx2.create_ssl_context()
 
 
 class _Budget:
-    """The remaining time and bytes of a call."""
-
     def __init__(self, timeout: float, max_bytes: int) -> None:
         self._deadline = time.monotonic() + timeout
         self._bytes_left = max_bytes
@@ -122,8 +120,6 @@ class _Budget:
 
 
 class _BoundedBackend(httpcore2.SyncBackend):
-    """A network backend whose connections use the budget."""
-
     def __init__(self, budget: _Budget, public_only: bool) -> None:
         self._budget, self._public_only = budget, public_only
 
@@ -193,7 +189,7 @@ def is_public(address: str) -> bool:
     An IPv6 address that embeds IPv4 addresses is public if each of them is.
 
     Args:
-        address: An IPv4 or IPv6 address; a zone is ignored.
+        address: an IPv4 or IPv6 address. A zone is ignored.
     """
     parsed = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address) and (embedded := _embedded(parsed)):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# A mark after a word is part of it if it distinguishes the word: C++ and C#, the blood groups A+ and AB-.
+# A mark after a word is part of the word if it changes the meaning, as in C++, C# and the blood groups A+ and AB-.
 _WORD = re.compile(r"\w+(?:[+#]+|-(?:(?<=\b\w-)|(?<=\b\w\w-))(?![\w-]))?")
 _FINAL_HYPHEN = re.compile(r"-(?<=\w-)(?![\w-])")
 _LETTER = re.compile(r"\w")
@@ -25,7 +25,10 @@ _SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the case-folded words of a text, in order. ASCII text without marks is five times faster."""
+    """Return the case-folded words of a text, in order.
+
+    The special case for ASCII text without marks is five times faster.
+    """
     has_mark = "+" in text or "#" in text or ("-" in text and _FINAL_HYPHEN.search(text))
     if text.isascii() and not has_mark:
         return text.translate(_IN_WORDS).split()
@@ -50,18 +53,18 @@ def without_day(line: str) -> str:
 
 
 def told_words(line: str) -> str:
-    """Return the words of a memory line without dates, each between spaces, so that `in` finds whole words."""
+    """Return the words of a memory line without dates. Each word is between spaces, so that `in` finds whole words."""
     return f" {' '.join(words_of(without_day(line).replace('_', ' ')))} "
 
 
 def speaker_of(content: str) -> str:
-    """Return the name in front of a text, as in "Nora: …"; blank if there is none."""
+    """Return the name in front of a text, as in "Nora: …", or an empty string."""
     match = _SPEAKER.match(content)
     return match[1] if match and len(match[1].split()) <= NAME_WORDS else ""
 
 
 def is_assistants(role: str, speaker: str) -> bool:
-    """Return whether a turn is from an assistant. A turn with a person's name in front is from that person.
+    """Return whether a turn is from an assistant. A turn that starts with a person's name is from that person.
 
     Args:
         speaker: as returned by `speaker_of`.
@@ -76,14 +79,14 @@ def without_speaker(line: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a text, with its heading, if any."""
+    """A list item or sentence of a text, and the heading of its list; blank if there is none."""
 
     text: str
     heading: str = ""
 
 
 def lines_of(text: str) -> list[Line]:
-    """Split a text into list items and sentences, each with its heading."""
+    """Split a text into list items with their headings, and sentences."""
     lines: list[Line] = []
     heading = ""
     rows = [row.rstrip() for row in text.split("\n") if row.strip()]

@@ -26,7 +26,7 @@ class OtherSite(Refusal):
 
 
 class NeedsHttps(Refusal):
-    """The request was sent without encryption, with its key."""
+    """The request sent its key without encryption."""
 
     code, status = "https_required", 403
 
@@ -52,7 +52,7 @@ def check_request(scope: Scope) -> ASGIRequest:
 
 
 def counted(application: ASGIApp) -> ASGIApp:
-    """Wrap an ASGI application to count its calls and report their usage, as `DailyLimitsMiddleware` does."""
+    """Wrap an ASGI application to count its calls and report usage, like `DailyLimitsMiddleware`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         with calling(Call()) as call:

@@ -1,7 +1,7 @@
-"""The base class of processes, which run as jobs, and the registry of processes by name.
+"""The base class of processes, which run as jobs, and a registry of processes by name.
 
-To add a process, write a subclass of `Process` in a module that is imported at startup: the module `processes` of each
-app is (see `MomentsAppConfig.ready`). Defining the class registers it. Other modules look up processes only in this
+To add a process, write a subclass of `Process` in a module that is imported at startup, such as the `processes` module
+of an app (see `MomentsAppConfig.ready`). Defining the class registers it. Other modules look up processes only in this
 registry.
 """
 
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]  # finished steps, total steps
 
 @dataclass(frozen=True)
 class Skipped:
-    """The result if there is nothing to do."""
+    """The result of `prepare` or `claim` if there is nothing to do."""
 
     reason: str
 
@@ -47,11 +47,11 @@ class Moved(Exception):
 
 
 class Waits(Exception):
-    """The job must wait for something else. The attempt doesn't count.
+    """The job must wait. The attempt doesn't count.
 
     Args:
         until: when to try again.
-        reason: what the job waits for, in words.
+        reason: why the job waits, for operators.
         circuit: the circuit that the job waits for.
         held_by: the kind of wait, if `circuit` is None.
     """
@@ -74,7 +74,7 @@ class ClaimLost(Exception):
 
 
 class UnknownProcess(Exception):
-    """This release has no process with this name."""
+    """This release has no process with the given name."""
 
 
 # --- the estimated work of sessions ---
@@ -86,9 +86,9 @@ class Workload:
 
     Args:
         engine: the engine that the process calls.
-        calls: the number of calls. An aggregate.
+        calls: the number of calls, as an aggregate.
         tokens: the total tokens of the turns that the calls receive.
-        usual_answer: the assumed tokens of an answer until enough calls are known.
+        usual_answer: the assumed tokens of an answer, used until enough calls are recorded.
         prompt_tokens: the tokens that each call receives in addition to turns: the prompt and known data.
         purpose: the purpose of the calls, if the process has no prompt.
     """
@@ -104,18 +104,18 @@ class Workload:
 def settling_combines() -> bool:
     """Return whether settling sends all due work of a session in one combined call.
 
-    The combined call then has an estimate of its own.
+    If so, the combined call has an estimate of its own.
     """
     return settings.ENGINE.uses_model and settings.ENGINE.combines_calls
 
 
 def tokens_of(turns: Combinable) -> Combinable:
-    """Return the tokens of this many turns of a session, by the session's average per turn."""
+    """Return the estimated tokens of a number of turns, from the session's average per turn."""
     return Cast(F("total_tokens"), FloatField()) / F("message_count") * turns
 
 
 def turns_that(waiting: F | Combinable, *, everything: bool) -> Combinable:
-    """Return the number of a session's turns to estimate: all of them, or only the waiting ones."""
+    """Return the number of a session's turns to include in an estimate: all turns, or only the waiting ones."""
     return F("message_count") if everything else waiting
 
 
@@ -124,7 +124,7 @@ def turns_that(waiting: F | Combinable, *, everything: bool) -> Combinable:
 
 @dataclass(frozen=True)
 class ProcessInput:
-    """The input that a run's claim reads. Each process has its own subclass.
+    """The input of a run, as returned by `Process.claim`. Each process has its own subclass.
 
     Args:
         prompt_version: the prompt that the engine uses; None if there is no prompt.
@@ -139,7 +139,7 @@ class ProcessInput:
         return self.prompt_version
 
     def of_one_call(self) -> Self:
-        """Return the same input, cut to what the first call of the engine receives."""
+        """Return the part of this input that the first call to the engine receives."""
         return self
 
 
@@ -160,7 +160,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Asked:
-    """The result of a sweep: the number of jobs that it queued, or with `dry_run` would queue."""
+    """The result of a sweep: the number of jobs queued, or with `dry_run`, the number of due jobs."""
 
     jobs: int
 
@@ -169,7 +169,7 @@ class Asked:
 
 
 class Lane(IntEnum):
-    """The urgency of jobs. Workers of a lane also take more urgent jobs, but never less urgent ones."""
+    """The urgency of jobs. Workers of a lane also claim more urgent jobs, but never less urgent ones."""
 
     SCHEDULED = 0  # tasks: function calls, from a schedule or once
     WAITED = 1  # a user waits for it: summaries, digests
@@ -201,12 +201,12 @@ class Process(ABC, Generic[Input, Answer]):
     A subclass with a `name` is registered. A subclass without one is a base for others.
 
     Attributes:
-        name: the name in the rows of jobs. Never change it once there are jobs.
+        name: the name in the table of jobs. Don't change it once there are jobs.
         title: the name in the admin.
-        makes: what memory lacks while the process doesn't run, in an operator's words.
-        prompt_purpose: the purpose of prompts that operators can try with this process; blank for none.
-        is_upkeep: whether completed jobs are of no further use, so that housekeeping deletes them.
-        sweep_timing: when a schedule with the process's name calls `sweep`; None: never.
+        makes: what the process produces, in an operator's words, such as `rebuilt moments`.
+        prompt_purpose: the purpose of the prompts that operators can try with this process; blank if there are none.
+        is_upkeep: whether housekeeping deletes completed jobs, because they are of no further use.
+        sweep_timing: when the schedule named after the process calls `sweep`; None if there is no sweep.
     """
 
     name: ClassVar[str]
@@ -223,7 +223,7 @@ class Process(ABC, Generic[Input, Answer]):
             _register(cls)
 
     def caller(self, job: Job) -> Caller | None:
-        """Return the caller of the engine or embedder that the job needs; None if it needs none."""
+        """Return the caller of the engine or embedder that the job needs, or None if the job needs neither."""
         return None
 
     def alike(self, job: Job) -> JobQuerySet:
@@ -244,14 +244,14 @@ class Process(ABC, Generic[Input, Answer]):
 
     @abstractmethod
     def think(self, input: Input, engine: Any, progress: Progress) -> Answer:
-        """Call the engine. There is no transaction and no open connection, so don't read or write rows.
+        """Call the engine. This runs without a transaction or a connection, so don't read or write rows.
 
         Args:
             engine: the opened engine; None if `caller` returns None.
-            progress: call it with the numbers of finished and of all steps.
+            progress: a function to call with the numbers of finished steps and of all steps.
 
         Raises:
-            EngineError: the engine gave no valid answer.
+            EngineError: the engine did not return a valid answer.
         """
 
     @abstractmethod
@@ -268,7 +268,7 @@ class Process(ABC, Generic[Input, Answer]):
         return False
 
     def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
-        """Queue the runs that new messages make due, in the transaction of the append. Without due runs, query nothing.
+        """Queue the runs that new messages make due, in the append's transaction. If none are due, run no query.
 
         Args:
             appended: the sessions, each with its new messages.
@@ -277,7 +277,7 @@ class Process(ABC, Generic[Input, Answer]):
         return Job.objects.request_each(self.name, list(due), requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
-        """Undo what a failed attempt had started, before the job is queued again or fails."""
+        """Undo what a failed attempt has started. Called before the job is queued again or fails."""
 
     def recover(self) -> int:
         """Restart work that was started but has no job. Return the number of restarts."""
@@ -291,15 +291,15 @@ class Process(ABC, Generic[Input, Answer]):
         return False
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Return the work that sessions need; None if the process has no estimate.
+        """Return the workload of sessions, or None if the process has no estimate.
 
         Args:
-            everything: estimate as if no work was done yet, instead of only the waiting work.
+            everything: estimate all work, as if none was done yet, instead of only the waiting work.
         """
         return None
 
     def sweep(self, *, dry_run: bool = False) -> object:
-        """Find due work and queue it. Return an object whose text describes the result for the operator."""
+        """Find due work and queue it. Return an object whose `str()` describes the result for the operator."""
         raise NotImplementedError(f"{self.name} has a `sweep_timing` but no `sweep`.")
 
 
@@ -334,7 +334,7 @@ def process_named(name: str) -> AnyProcess:
     """Return the process with this name.
 
     Raises:
-        UnknownProcess: there is none.
+        UnknownProcess: there is no process with this name.
     """
     try:
         return _registered[name]()
@@ -343,7 +343,7 @@ def process_named(name: str) -> AnyProcess:
 
 
 def process_for_purpose(purpose: str) -> AnyProcess | None:
-    """Return the process with which operators can try prompts of this purpose; None if there is none."""
+    """Return the process with which operators can try prompts of this purpose, or None."""
     return next((process for process in processes() if purpose and process.prompt_purpose == purpose), None)
 
 
@@ -351,22 +351,22 @@ def process_for_purpose(purpose: str) -> AnyProcess | None:
 
 
 def session_of(job: Job) -> Session:
-    """Return a job's session, for processes whose jobs always have one."""
+    """Return a job's session. Use it for processes whose jobs always have one."""
     assert job.session is not None
     return job.session
 
 
 def stream_of(job: Job) -> MemoryStream:
-    """Return a job's stream, for processes whose jobs always have one."""
+    """Return a job's stream. Use it for processes whose jobs always have one."""
     assert job.stream is not None
     return job.stream
 
 
 def prompt_in_force(uri: str, subject: Session | MemoryStream) -> PromptVersion:
-    """Return the active version of a prompt resource, for the application of a session or stream.
+    """Return the active version of a prompt for the application of a session or stream.
 
     Raises:
-        CannotRun: there is none; the message names the URI.
+        CannotRun: there is no active version. The message contains the URI.
     """
     try:
         return PromptResource.objects.version_in_force(uri, subject.application_pk)
@@ -375,7 +375,7 @@ def prompt_in_force(uri: str, subject: Session | MemoryStream) -> PromptVersion:
 
 
 def no_progress(_done: int, _total: int) -> None:
-    """A `Progress` for parts of a run that don't report any."""
+    """A `Progress` that does nothing, for steps that don't report progress."""
 
 
 def locked_session(job: Job) -> Session:
@@ -395,10 +395,10 @@ def locked_session(job: Job) -> Session:
 
 
 def refuse_corrected(user_id: int, corrections: CorrectionState) -> None:
-    """Lock a person, as a correction does, so that no correction is in progress.
+    """Lock a person to prevent concurrent corrections, and check that no fact was corrected since the claim.
 
     Args:
-        corrections: the state of the person's corrections before the claim read anything.
+        corrections: the state of the person's corrections at the start of the claim.
 
     Raises:
         Moved: facts were corrected, or a correction was undone, since the claim.

@@ -1,9 +1,9 @@
 """Run a job: claim, think, commit.
 
-The process is looked up by the name in the job's row, so this module imports no process. **Claim** takes the job and
-reads its input in a short transaction. **Think** calls the engine without holding a transaction or a connection.
-**Commit** checks that the data hasn't changed, writes everything and ends the job, in one transaction. If the worker
-dies between two steps, no data has changed and another worker can claim the job.
+The process is looked up by the name in the job's row, so this module imports no process. **Claim** assigns the job to
+the worker and reads its input in a short transaction. **Think** calls the engine without holding a transaction or a
+connection. **Commit** checks that the data hasn't changed, writes everything and ends the job, in one transaction. If
+the worker dies between two steps, no data has changed and another worker can claim the job.
 """
 
 import re
@@ -52,7 +52,7 @@ def run_job(job_id: uuid.UUID | str) -> Job | None:
         job_id: the id of a queued job.
 
     Returns:
-        The updated job; None if it could not be claimed: it is not due, taken, ended or unknown.
+        The updated job, or None if it could not be claimed: it is not due, already claimed, ended or unknown.
     """
     job = Job.objects.take(uuid.UUID(str(job_id)))
     return run_taken(job) if job else None
@@ -103,7 +103,7 @@ def _run_with(process: AnyProcess, job: Job) -> None:
 
 
 def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
-    """Run the job. Put it back if its engine's circuit is open or a daily limit is used up."""
+    """Run the job, or postpone it if its engine's circuit is open or a daily limit is used up."""
     caller = process.caller(job)
     if caller is None:
         return _claim_think_commit(job, process)
@@ -120,7 +120,7 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
 
 
 def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:
-    """Postpone a job to another day, and with it due jobs that the same limit affects."""
+    """Postpone a job to another day, and also all due jobs affected by the same limit."""
     job.postpone(pause.until, pause.reason, Job.Held.BUDGET)
     alike = process.alike(job)
     (alike.of_one(pause.subject) if pause.subject else alike).put_off(pause.until, pause.reason)
@@ -144,9 +144,9 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
 
 
 def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> FailureGroup | None:
-    """Find the cause of a failed attempt, and count the failure. Return None if the job was deleted.
+    """Return the failure group of a failed attempt, and count the failure. Return None if the job was deleted.
 
-    Failed calls of an engine were counted when they were recorded.
+    Failed calls to an engine are already counted when they are recorded.
     """
     if not Job.objects.filter(pk=job.pk).exists():
         return None
@@ -165,7 +165,7 @@ def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> Fa
 
 
 def _opened(job: Job, process: AnyProcess, error: Exception) -> Circuit | None:
-    """Return the circuit that the failed call has opened, if it holds this job."""
+    """Return the open circuit of the engine whose call failed, if it holds this job."""
     caller = process.caller(job) if isinstance(error, EngineError) and error.kind in OUTAGE else None
     circuit = Circuit.objects.open_of(caller) if caller else None
     return circuit if circuit and circuit.holds(job) else None
@@ -179,8 +179,8 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         caller = process.caller(job)
         engine = caller.open(recorder(job, input.prompt_for, caller.work)) if caller else None
         if caller and caller.is_model:
-            # Hold no connection during a model call: slow models would use up the database's connections. Without a
-            # model there is no wait, and a new connection costs as much as all the statements of a small job.
+            # Close the connection during a model call, because slow models would use up the database's connections.
+            # Without a model there is no wait, and a new connection costs as much as all the statements of a small job.
             connection.close()
         answer = process.think(input, engine, progress)
     with transaction.atomic():
@@ -195,7 +195,7 @@ def _input_of(job: Job, process: AnyProcess, progress: Progress) -> Any:
         _hold_person(job)
         input = unwanted or process.claim(job)
         if isinstance(input, Skipped):
-            job.skip(input.reason)  # in the claim's transaction, so that work that becomes due later queues another job
+            job.skip(input.reason)  # in the claim's transaction, so that later work queues another job
         return input
 
 
@@ -210,11 +210,11 @@ def _hold_person(job: Job) -> None:
 
 
 def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: str) -> Callable[[CallRecord], None]:
-    """Return a function that records the calls of a job.
+    """Return a function that records a job's calls to the engine.
 
     Args:
         job: the job.
-        prompt_for: returns the prompt version for calls with a purpose; None if there is none.
+        prompt_for: returns the prompt version for a purpose, or None.
         work: the kind of work, a `Circuit.Work`.
     """
 
@@ -257,7 +257,7 @@ def _heartbeat(job: Job) -> Iterator[Progress]:
 
 
 def _described(error: Exception) -> str:
-    """Return where an error occurred, without its message, which may quote a user's message."""
+    """Return the type and place of an error, without its message, which may quote a user."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     logger.error("job error", error=type(error).__name__, where=f"{frame.filename}:{frame.lineno}")
     return f"{type(error).__name__} in {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 2)[-1]}"

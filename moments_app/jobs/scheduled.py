@@ -1,4 +1,4 @@
-"""Tasks: jobs that call a function, from a schedule or once. They have their own lane.
+"""Tasks are jobs that call a function, on a schedule or once. They have their own lane.
 
 django-q2 stores the schedules and finds the due ones. Its broker is the table of jobs (`JobBroker`). While a task is
 open, the same task is not queued again.
@@ -38,7 +38,7 @@ class JobBroker(Broker):  # type: ignore[misc]
 
 
 def name_of(function: str, *args: Any, **kwargs: Any) -> str:
-    """Return the name of a call. Calls with the same arguments have the same name, so only one of them is open."""
+    """Return the name of a call. Calls with the same arguments have the same name, so only one of them is queued."""
     digest = sha256(json.dumps([function, args, kwargs]).encode()).hexdigest()
     return f"{function.rpartition('.')[2][:80]} {digest[:16]}"
 
@@ -47,9 +47,9 @@ def call_later(function: str, *args: Any, user_id: int | None = None) -> Job:
     """Queue the call of a function, in the caller's transaction.
 
     Args:
-        function: its dotted path.
-        args: its arguments, which must be valid JSON.
-        user_id: primary key of the person whose data it handles.
+        function: the dotted path of the function.
+        args: the arguments, which must be valid JSON.
+        user_id: primary key of the person whose data the function handles.
     """
     name = name_of(function, *args)
     return Job.objects.request_task(name, function, *args, user_id=user_id, requested_by="transcript")

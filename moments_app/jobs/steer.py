@@ -23,8 +23,8 @@ class Retried:
 
     Args:
         jobs: the number of jobs that are due now.
-        not_needed: failed jobs whose work another open job does.
-        left: the number of failed jobs that remain for another call.
+        not_needed: the number of failed jobs that are not retried, because another open job does their work.
+        left: the number of failed jobs that were not processed and need another call.
     """
 
     jobs: int
@@ -41,7 +41,7 @@ class Retried:
 
 
 def try_one(jobs: JobQuerySet) -> Job | None:
-    """Make one job due now, to test whether the cause of a failure is gone. Prefer a failed job.
+    """Make one job due now, preferably a failed one, to test whether the cause of a failure is gone.
 
     Return None if there is no such job.
     """
@@ -56,7 +56,7 @@ def try_one(jobs: JobQuerySet) -> Job | None:
 
 
 def retry_all(jobs: JobQuerySet, circuits: Iterable[Circuit] = (), *, actor: str) -> Retried:
-    """Queue failed jobs again, make waiting jobs due now, and send probes through open circuits.
+    """Queue failed jobs again, make waiting jobs due now, and make the probes of open circuits due.
 
     Args:
         circuits: the open circuits that hold these jobs.
@@ -81,17 +81,17 @@ def cancel(job: Job, *, actor: str) -> None:
     """Cancel the job, and undo what it has started.
 
     If an engine is still working for the job, its commit finds that the claim is lost and writes nothing. A canceled
-    job can be retried. Thresholds and schedules queue the same work again when it is due.
+    job can be retried. Thresholds and schedules may queue the same work again when it is due.
 
     Args:
         job: a queued or running job.
         actor: the operator, as `operator:…`.
 
     Raises:
-        CannotChange: the job has ended; the message names its state.
+        CannotChange: the job has ended. The message includes the state.
     """
-    if job.session_id is not None:  # before the job, as in a commit
+    if job.session_id is not None:  # lock the session before the job, as in a commit
         Session.objects.locked().filter(pk=job.session_id).first()
     job.cancel(actor=actor)
-    with suppress(UnknownProcess):  # a process of another release, which alone can undo its work
+    with suppress(UnknownProcess):  # only the release with this process can undo the work
         process_named(job.process).failed(job, f"Cancelled by {named_actor(actor)}.")

@@ -1,21 +1,21 @@
-"""Workers: processes that take due jobs, one at a time, and share nothing with each other.
+"""Workers are processes that run due jobs, one at a time. They share no state.
 
 The queue is the table of jobs. If a worker is killed, its job's row remains, so no job is lost and no lock is left. The
-watchdog looks for jobs without a live worker (`keep_time`). Workers do so too, when they start or have lost their
+watchdog recovers jobs without a live worker (`keep_time`). Workers also do this when they start or have lost their
 connection.
 
-**Lanes.** Each process and each worker belongs to a lane. A worker takes due jobs of its own lane, then of more urgent
-lanes, but never of less urgent ones. So a summary that a user waits for is never behind embedding or bulk work. If
-there are fewer workers than lanes, the last worker takes several lanes. A worker that runs schedules takes them first.
-Few are due at a time, because each has at most one open job.
+**Lanes.** Each process and each worker belongs to a lane. A worker claims due jobs from its own lane, then from more
+urgent lanes, but never from less urgent ones. So a summary for a waiting user is never delayed by embedding or bulk
+work. The last worker claims jobs from all lanes. A worker that runs schedules claims them first. Few are due at a time,
+because each has at most one open job.
 
 **Rest.** On an idle site, only the last worker runs. It starts the others when it has been busy for `BUSY` seconds. The
 watchdog starts them when a job is overdue. They end after `REST` seconds without a job. While the last worker is busy,
-it keeps waking them.
+it wakes them repeatedly.
 
-**Fairness.** Within a lane, a worker continues with the next person who has a due job. No person has two running jobs.
-So the worker takes that person's most urgent job of any lane. Otherwise the worker of the more urgent lane would always
-find the person busy.
+**Fairness.** Within a lane, a worker continues with the next person who has a due job. A person never has two running
+jobs. So the worker claims that person's most urgent job from any lane. Otherwise the worker of the more urgent lane
+might never find the person idle.
 """
 
 import os
@@ -49,12 +49,12 @@ from sessions_app.trace import HEADER, continued
 
 REST = 60.0  # seconds without a job, except tasks, after which a worker ends; the last worker never ends
 BUSY = 0.2  # seconds of work after which the last worker starts the others
-BUSY_WITH_TASKS = 1.0  # the same while it runs a task: some tasks run every minute, and most are short
+BUSY_WITH_TASKS = 1.0  # the same for tasks, because some run every minute and most are short
 RECOVERY = 5.0  # seconds between two checks of the watchdog for lost jobs and due schedules
 WAITS = 1.0  # seconds after which a due job counts as overdue, because its notification may be lost
 PROBES = 1.0  # seconds between two checks of open circuits
 AWAY = 2.0  # seconds until a retry when the database doesn't answer
-GRACE = 20  # seconds that a job has to finish after the worker was asked to stop
+GRACE = 20  # seconds that a job has to finish after SIGTERM
 
 _PROC = Path("/proc")
 _ENDED = frozenset("ZX")  # states of processes that have ended, but are still listed
@@ -63,9 +63,9 @@ logger = structlog.get_logger(__name__)
 
 
 def lanes_of(number: int, workers: int) -> list[Lane]:
-    """Return the lanes whose jobs a worker takes, its own first.
+    """Return the lanes from which a worker claims jobs, its own first.
 
-    The last worker takes jobs of all lanes. With five workers or more, the first runs schedules only.
+    The last worker claims jobs from all lanes. With five workers or more, the first runs schedules only.
 
     Args:
         number: the number of the worker, from 0.
@@ -80,11 +80,12 @@ def lanes_of(number: int, workers: int) -> list[Lane]:
 
 
 class Worker:
-    """A worker; see the module's docstring.
+    """A worker process. See the module's docstring.
 
     Args:
-        lanes: the lanes whose jobs it takes, its own first.
-        may_rest: whether the worker ends after `REST` seconds without a job. One that may not starts the others.
+        lanes: the lanes from which it claims jobs, its own first.
+        may_rest: whether the worker ends after `REST` seconds without a job. The worker that may not end starts the
+            others.
     """
 
     def __init__(self, lanes: list[Lane], *, may_rest: bool = False) -> None:
@@ -97,7 +98,7 @@ class Worker:
         self._processes: dict[Lane, list[str]] = {lane: names_in(lane) for lane in lanes if lane != Lane.SCHEDULED}
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # the person of the last job, by lane
         self._name = this_process()
-        self._may_have_lost_a_job = True  # the connection or an earlier process may have died during a job
+        self._may_have_lost_a_job = True  # an earlier process or connection may have died during a job
         self._ending = threading.Event()
 
     def serve(self) -> None:
@@ -131,7 +132,7 @@ class Worker:
                 self._ending.wait(AWAY)
 
     def _step(self) -> bool:
-        """Run one job. Return False if none was due."""
+        """Run one job. Return False if no job was due."""
         if self._may_have_lost_a_job:
             recover_jobs(idle=self._name)
             self._may_have_lost_a_job = False
@@ -142,7 +143,7 @@ class Worker:
     def _taken(self, lane: Lane) -> Job | None:
         urgent = [name for other in sorted(self._processes) if other < lane for name in self._processes[other]]
         job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent, worker=self._name)
-        self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # saves the next search a statement
+        self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # saves a query in the next search
         return job
 
     def _run(self, job: Job | None) -> bool:
@@ -223,7 +224,7 @@ def keep_time(ending: threading.Event) -> None:
 
 
 def _wake_for_due_jobs() -> None:
-    """Wake workers, and start resting ones, if a job is overdue: its notification may have been lost."""
+    """Wake all workers, and start resting ones, if a job is overdue, because its notification may have been lost."""
     known = [process.name for process in processes()]
     if Job.objects.takeable().filter(process__in=known, run_after__lt=Now() - timedelta(seconds=WAITS)).exists():
         os.kill(os.getppid(), WAKE)
@@ -256,7 +257,7 @@ def recover_jobs(*, idle: str = "") -> Recovered:
     Also restart work that has no job, for example the next version of a summary. This function runs no job.
 
     Args:
-        idle: the name of an idle worker: jobs that it seems to run were lost with its connection.
+        idle: the name of an idle worker. Its running jobs were lost with its connection, so they are recovered too.
     """
     gone = [name for name in Job.objects.workers() if name == idle or is_gone(name)]
     stale = list(Job.objects.stale(gone).select_for_update(skip_locked=True, no_key=True))
@@ -271,7 +272,7 @@ def recover_jobs(*, idle: str = "") -> Recovered:
 
 
 def this_process() -> str:
-    """Return a unique name of this process; blank if the kernel doesn't provide the parts.
+    """Return a unique name of this process, or an empty string if the kernel doesn't provide its parts.
 
     A process id alone is ambiguous: other machines and containers use the same ids, and the kernel reuses them. So the
     name also contains the start time and the place (`_place`). Workers can only check processes of their own machine.
@@ -281,17 +282,17 @@ def this_process() -> str:
 
 
 def is_gone(name: str) -> bool:
-    """Return whether a process of this machine has ended.
+    """Return whether the process with this name has ended.
 
     Args:
-        name: the name of the process. For a blank name, or a process of another machine, return False.
+        name: the name of the process. The result is False if it is blank, or if the process belongs to another machine.
     """
     place, _, pid = name.rpartition(" ")[0].rpartition(" ")
     return bool(place) and place == _place() and _name(int(pid)) != name
 
 
 def _name(pid: int) -> str:
-    """Return the name of a process of this machine: place, id and start time; blank if it has ended."""
+    """Return the place, id and start time of a process on this machine. Blank if the process has ended."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -302,7 +303,7 @@ def _name(pid: int) -> str:
 
 @cache
 def _place() -> str:
-    """Return the host's name with ids of its boot and its process namespace; blank if they are unavailable."""
+    """Return the hostname, boot id and PID namespace, or an empty string if they are unavailable."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{socket.gethostname()} {boot} {(_PROC / 'self/ns/pid').stat().st_ino}"

@@ -1,4 +1,4 @@
-"""Atoms: facts and observations extracted into a stream, and the lines of the stream's text."""
+"""Atoms are the facts and observations of a stream, and the lines of the stream's text."""
 
 import hashlib
 import uuid
@@ -30,7 +30,7 @@ from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
-BY_DATE = "date"  # `ended_by` of a plan whose day has passed
+BY_DATE = "date"  # value of `ended_by` for a plan whose day has passed
 BY_IMPORT = "import:"  # prefix of `written_by` and `ended_by` for facts of another system
 SHARED_NAMES_NOBODY = "Send a shared item without related_users. Shared items can't name people."
 # Attributes of texts that a client or operator wrote into a profile. The last two can have many values.
@@ -46,15 +46,15 @@ ATOMS, ENTITIES = "rem://atoms/", "rem://entities/"  # the starts of addresses; 
 DROPPED = "dropped"  # `value` of an ended task, goal or problem that was not done
 CHANGED = Greatest("formed_at", "ended_at")  # when a statement was said or written, or ended, whichever is later
 
-# What a statement is about, by the type of its stream.
+# The subject of a statement, keyed by the type of its stream.
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
 
 
 def held_at(columns: str, time: str) -> str:
     """Return the SQL condition that a statement was known to be true at a time.
 
-    The statement had been made by then, and no end was known. The database functions that search former times contain
-    the same condition.
+    By then the statement had been made, and no end was known. The database functions for searches at a time contain the
+    same condition.
 
     Args:
         columns: the prefix of the columns, such as `atom.`.
@@ -95,7 +95,7 @@ def hash_of_id(atom_id: uuid.UUID) -> str:
 
 
 def profile_sentence(attribute: str, text: str) -> str:
-    """Return the sentence with which a text is stored in a profile or a stream."""
+    """Return the sentence stored for a text in a profile or a stream."""
     return _SENTENCES.get(attribute, "{}").format(text)
 
 
@@ -121,7 +121,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(is_candidate=True)
 
     def to_review(self) -> Self:
-        """Return undecided candidates. Omit one for all agents if an agent's own shard has the same."""
+        """Return undecided candidates. Omit a candidate for all agents if an agent's own shard has the same one."""
         twins = (
             self.model.objects.active()
             .candidates()
@@ -131,7 +131,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.active().candidates().filter(reviewed_at=None).exclude(told_by_agent)
 
     def seen_by(self, user: UserProfile | None) -> Self:
-        """Return the items that a person may see: their own, and shared items of shards that are in memory."""
+        """Return the items visible to a person: their own items, and shared items that are not evicted."""
         shared = Q(user=None) & ~Q(state=MemoryAtom.State.EVICTED)
         return self.filter(shared | Q(user=user) if user else shared)
 
@@ -140,7 +140,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(user__application=user.application_id, related_users__contains=[user.user_id])
 
     def like(self, atom: "MemoryAtom") -> Self:
-        """Return the active item that has the same words, stream and owner."""
+        """Return the active item with the same words, stream and owner as this one, if there is one."""
         return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
     def statements_of(self, user: UserProfile | None) -> Self:
@@ -148,15 +148,15 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.findable().filter(user=user)
 
     def holding(self) -> Self:
-        """Return the facts that are true now, as far as is known."""
+        """Return the facts not known to have ended."""
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
     def planned(self) -> Self:
-        """Return the current plans that name a day."""
+        """Return the current plans with a day."""
         return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
 
     def past_plans(self) -> Self:
-        """Return plans whose day has passed, but that have not been ended."""
+        """Return plans whose day has passed, but which are not marked as ended yet."""
         return self.planned().filter(valid_until__lte=timezone.now())
 
     def as_of(self, time: datetime) -> Self:
@@ -164,10 +164,10 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.findable().filter(HeldAt(time))
 
     def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
-        """Return the facts that gave a person's attribute a value, oldest first.
+        """Return the history of a person's attribute: its facts, oldest first.
 
-        Leave out wrong facts. Also leave out facts that an import ended, because the order in which they were learned
-        doesn't show which fact replaced them.
+        Exclude wrong facts, and facts ended by an import, because the order in which they were learned doesn't show
+        which fact replaced them.
         """
         said = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
         return said.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
@@ -183,7 +183,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(atom_type=MemoryAtom.Type.OBSERVATION)
 
     def findable(self) -> Self:
-        """Return the items that searches find: all except evicted items and the lines of texts."""
+        """Return the searchable items: all except evicted items and the lines of texts."""
         return self.exclude(state__in=[MemoryAtom.State.EVICTED, MemoryAtom.State.LINE])
 
     def lines(self) -> Self:
@@ -197,11 +197,11 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(position__isnull=False, consolidated_at__gte=time).exclude(engine="")
 
     def waiting(self) -> Self:
-        """Return the observations that the next consolidation merges into the text."""
+        """Return the observations that wait for the next consolidation of the text."""
         return self.active().observations().unpinned().filter(is_candidate=False)
 
     def fresh(self) -> Self:
-        """Return the waiting observations that no consolidation has received. They make the next consolidation due."""
+        """Return the waiting observations that no consolidation has read yet. They make the next consolidation due."""
         return self.waiting().filter(consolidated_at=None)
 
     def of_profile(self) -> Self:
@@ -219,7 +219,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.active().filter(is_pinned=True, attribute=PINNED_TEXT)
 
     def in_profile(self) -> Self:
-        """Leave out texts written into the profile. Order the others: pinned, then most lasting, then newest first."""
+        """Exclude directly written texts. Order the other items by pinned first, then by worth, then newest first."""
         return self.exclude(attribute__in=WRITTEN).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def standing(self, stream: MemoryStream) -> Self:
@@ -232,7 +232,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(is_pinned=False)
 
     def with_rag_indexed(self) -> Self:
-        """Annotate with `rag_indexed`: whether searches by meaning can find the item."""
+        """Annotate items with `rag_indexed`: whether semantic search can find the item."""
         embeddings = apps.get_model("moments_app", "FactEmbedding").objects
         vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
         return self.annotate(rag_indexed=Exists(vectors))
@@ -242,7 +242,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
         Args:
             action: one of `StatementChange.Action`.
-            cause: who changes them, and why.
+            cause: who changes the statements, and why.
         """
         atoms = list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))
         self.model.objects.filter(pk__in=[atom.pk for atom in atoms]).update(**columns)
@@ -262,7 +262,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         MemoryAtom.objects.filter(pk__in=ids).change(
             StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED
         )
-        # Searches by meaning find everything that has a vector.
+        # Semantic search finds every item with a vector.
         apps.get_model("moments_app", "FactEmbedding").objects.filter(source_id__in=ids).delete()
 
     def newest_first(self) -> Self:
@@ -278,7 +278,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
 
 class MemoryAtom(Searched):
-    """A fact that recall can find, an observation that waits for a consolidation, or a line of its stream's text."""
+    """A fact, an observation that waits for a consolidation, or a line of the stream's text."""
 
     class Type(models.TextChoices):
         OBSERVATION = "observation"
@@ -324,7 +324,7 @@ class MemoryAtom(Searched):
 
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
     atom_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
-    user = models.ForeignKey(  # blank: shared by all users of the shard
+    user = models.ForeignKey(  # blank if shared by all users of the shard
         UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="atoms", db_index=False
     )
     is_candidate = models.BooleanField(
@@ -642,8 +642,8 @@ class MemoryAtom(Searched):
         StatementChange.objects.record(StatementChange.Action.EDITED, cause, [(self, before)])
 
     def describe(self) -> Self:
-        """Read the subject, attribute, value, start, kind, worth and end of a plan from the content. Set the fields."""
-        if self.state == self.State.LINE:  # the merged items have these fields
+        """Set the subject, attribute, value, dates, kind and worth from the content. Return the item."""
+        if self.state == self.State.LINE:  # these fields are set on the merged items instead
             return self
         if self.about_kind != self.About.PERSON:
             self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
@@ -654,7 +654,7 @@ class MemoryAtom(Searched):
         said = statement_of(self.content)
         if said:
             self.subject, self.attribute = said.subject[:255], said.attribute[:64]
-        else:  # keep the engine's subject if the content still has the name
+        else:  # keep the engine's subject if the content still contains it
             self.subject, self.attribute = self.subject if self.subject in self.content else "", ""
         self.value = said.value[:255] if said and not said.is_over else ""
         if said and self.valid_from is None:
@@ -668,13 +668,13 @@ class MemoryAtom(Searched):
 
     @property
     def is_planned(self) -> bool:
-        """True if it is a plan that names a day, and nothing else has ended it."""
+        """True if the item is a plan with a day, and was not ended for another reason."""
         ended_otherwise = self.ended_at is not None and self.ended_by != BY_DATE
         return self.kind == self.Kind.PLAN and self.valid_until is not None and not ended_otherwise
 
     @property
     def planned_until(self) -> datetime | None:
-        """The end of the plan's day in the person's time zone; None if it is no plan, or names no day."""
+        """The end of the plan's day in the person's time zone; None if the item is not a plan or has no day."""
         if self.kind != self.Kind.PLAN or statement_of(self.content):
             return None
         return plan_ends(self.content, self.formed_at, self.zone)

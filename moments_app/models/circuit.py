@@ -1,18 +1,18 @@
-"""Circuit breakers: while an engine fails, its jobs are held, and one of them at a time calls it as a probe.
+"""Circuit breakers. While an engine fails, its jobs are held, and one job at a time calls the engine as a probe.
 
-`About` describes the kinds of failures and their consequences. A failure that concerns a text or an answer affects only
-its job. A rejected credential opens the circuit at once. Failures of load and of the network open it if calls about two
-people fail and none succeeds in between. If both calls are about one person, the circuit opens only for this person,
+`About` describes the kinds of failures and their consequences. A failure caused by a text or an answer affects only its
+job. A rejected credential opens the circuit at once. Overload and network failures open it if calls about two people
+fail and no call succeeds in between. If both calls are about one person, the circuit opens only for this person,
 because their text may be the cause. A successful call closes the circuit, and all held jobs become due.
 
 If a person's calls fail while other people's calls succeed, the person is *isolated* until one of their calls succeeds.
-Failures of isolated people don't open a circuit, so other people don't wait because of them.
+Failures of isolated people don't open a circuit, so they don't delay other people's jobs.
 
 If an endpoint is unavailable, it is unavailable for all of its models and kinds of work. So the circuits of an endpoint
-take turns with probes. One failed call opens a second circuit, and one successful call makes the probes of all
-circuits due.
+take turns with probes. If one circuit is open, a single failed call opens a second one. A successful call makes the
+probes of all circuits due.
 
-A held job costs nothing: no worker takes it until the circuit closes or sends it as the next probe.
+A held job costs nothing. No worker claims it until the circuit closes or sends it as the next probe.
 """
 
 from datetime import datetime, timedelta
@@ -36,8 +36,8 @@ from sessions_app.refusals import Refusal
 
 OUTAGE = frozenset(kind for kind, about in ABOUT.items() if about in (About.CREDENTIAL, About.LOAD, About.NETWORK))
 AWAY = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
-PROBE_SECONDS = 30.0  # between two probes of a failing engine, while its jobs wait; 0: no circuits
-FIRST_PROBE_SECONDS = 3.0  # until the first probe, because calls about two people may fail by chance
+PROBE_SECONDS = 30.0  # seconds between probes of a failing engine; 0 disables circuits
+FIRST_PROBE_SECONDS = 3.0  # seconds until the first probe; short, because two calls may fail by chance
 MAX_PEOPLE = 100  # maximum people in each list of a circuit
 LONE = timedelta(days=1)  # after this time, jobs of one person fail if no other jobs call the engine
 
@@ -45,7 +45,7 @@ logger = structlog.get_logger(__name__)
 
 
 def interval() -> timedelta:
-    """Return the time between two probes; zero if there are no circuits."""
+    """Return the time between two probes. Zero means that circuits are disabled."""
     return timedelta(seconds=PROBE_SECONDS)
 
 
@@ -61,7 +61,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return self.filter(state=Circuit.State.OPEN)
 
     def with_held(self) -> Self:
-        """Add the number of jobs that each circuit holds, as `held`."""
+        """Annotate circuits with `held`, the number of jobs they hold."""
         jobs = Job.objects.held().filter(circuit=OuterRef("pk")).order_by().values("circuit")
         number = jobs.annotate(number=Count("pk")).values("number")
         return self.annotate(held=Coalesce(Subquery(number), 0))
@@ -75,7 +75,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return self.open().filter(holds_all=True, reason__in=AWAY)
 
     def locked(self, engine: str, work: str) -> "Circuit":
-        """Lock the circuits of an endpoint in a fixed order. Return the one of an engine and a kind of work."""
+        """Lock the endpoint's circuits in a fixed order. Return the circuit of this engine and kind of work."""
         rows = self.at_endpoint_of(work).order_by("pk").select_for_update(no_key=True)
         return next(row for row in rows if (row.engine, row.work) == (engine, work))
 
@@ -88,7 +88,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return not self.filter(engine=caller.name, work=caller.work).exclude(state="closed", failures=0).exists()
 
     def refuse_query(self, engine: str) -> bool:
-        """Return whether a query must do without the engine. Now and then, a query is let through as a probe."""
+        """Return whether a query must be answered without the engine. Regularly admit one query as a probe."""
         if not interval():
             return False
         found = list(self.open().filter(engine=engine))
@@ -100,8 +100,8 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         """Open, close or update the circuit of an engine after a call.
 
         Args:
-            work: its kind of work, a `Circuit.Work`.
-            job: the job that made it; None for a request.
+            work: the call's kind of work, a `Circuit.Work`.
+            job: the job that made the call; None for a request.
         """
         if call.is_broken_off or call.is_beside or not interval():
             return
@@ -115,7 +115,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
                 self.locked(call.engine, work).answered(job)
 
     def send_probes(self) -> bool:
-        """For each open circuit whose probe is due, make one held job due. The circuit that failed last comes last.
+        """For each open circuit with a due probe, make one held job due. Circuits that failed recently come last.
 
         Returns:
             True if a circuit is open.
@@ -133,18 +133,18 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
 
 
 def _isolates(job: Job | None) -> Q:
-    """Return the condition that a circuit has isolated the person of a job."""
+    """Return the condition for circuits that have isolated the person of a job."""
     return Q(isolated__contains=[job.subject]) if job else Q()
 
 
 def is_one_endpoint() -> bool:
-    """Return whether one endpoint both writes and embeds texts."""
+    """Return whether the language model and the embeddings have the same endpoint."""
     addresses = {conf.base_url.rstrip("/") for conf in (settings.ENGINE, settings.EMBEDDING)}
     return len(addresses) == 1 and not settings.EMBEDDING.is_embedded
 
 
 def _works_beside(work: str) -> list[str]:
-    """Return the kinds of work that share an endpoint with this one. Queries share it with none."""
+    """Return the kinds of work whose circuits share an endpoint with this one. Circuits of queries share none."""
     of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
     return [*of_jobs] if work in of_jobs and is_one_endpoint() else [work]
 
@@ -159,7 +159,7 @@ class Circuit(models.Model):
     class Work(models.TextChoices):
         TEXT = "text"
         EMBEDDING = "embedding"
-        QUERY = "query"  # in a request, whose short timeouts say nothing about jobs
+        QUERY = "query"  # in a request; separate from jobs, because requests have short timeouts
 
     engine = models.CharField(max_length=255)
     work = models.CharField(max_length=16, choices=Work)
@@ -212,7 +212,7 @@ class Circuit(models.Model):
 
     @property
     def is_of_queries(self) -> bool:
-        """True if the circuit concerns only requests. It then holds no jobs."""
+        """True if the circuit is for requests. Such a circuit holds no jobs."""
         return self.work == Circuit.Work.QUERY
 
     @property
@@ -221,7 +221,7 @@ class Circuit(models.Model):
 
     @property
     def is_away(self) -> bool:
-        """True while all jobs that need the endpoint wait, whatever their kind of work."""
+        """True if all jobs wait because the endpoint is down."""
         return self.is_open and self.holds_all and self.reason in AWAY
 
     @property
@@ -249,14 +249,14 @@ class Circuit(models.Model):
         return self.is_open and (self.holds_all or job.subject in self.failing)
 
     def gives_up(self, job: Job) -> bool:
-        """Return whether to fail a job permanently: only its person's calls fail, after retries for a day."""
+        """Return whether to fail a job permanently, because only its person's calls have failed for a day."""
         before = timezone.now() - LONE
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
     def admits(self, job: Job) -> bool:
-        """Return whether a job may call the engine: because it isn't held or is the probe.
+        """Return whether a job may call the engine. A held job may call it only as the probe.
 
-        If no other job can be the probe, this job becomes the probe when one is due.
+        If a probe is due and no other person's job is held, this job becomes the probe.
         """
         is_probe = self.is_probing and self.probe == job.pk
         return is_probe or not self.holds(job) or (not self._holds_others(job) and self.take_probe(job))
@@ -270,10 +270,10 @@ class Circuit(models.Model):
 
     @transaction.atomic
     def hold(self, job: Job, alike: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
-        """Put back a claimed job until the circuit closes. The attempt doesn't count.
+        """Release a claimed job, and hold it until the circuit closes. The attempt doesn't count.
 
         Args:
-            alike: jobs that need the same engine. The same statement holds the due ones.
+            alike: jobs that need the same engine. The due ones are held too.
             wait: minimum wait, if the circuit was closed in the meantime or only this job fails.
         """
         this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
@@ -291,9 +291,9 @@ class Circuit(models.Model):
     # --- probes ---
 
     def take_probe(self, job: Job | None = None) -> bool:
-        """Reserve the due probe. If the endpoint is down, reserve it for all of its circuits.
+        """Reserve the probe if it is due. If the endpoint is down, postpone the probes of its other circuits.
 
-        Return whether it was reserved. Of several concurrent callers, one succeeds.
+        Return whether the probe was reserved. Only one of several concurrent callers succeeds.
         """
         now = database_now()
         due = Circuit.objects.open().filter(pk=self.pk, next_probe_at__lte=now)
@@ -307,12 +307,12 @@ class Circuit(models.Model):
         return taken
 
     def _put_off_beside(self, until: datetime) -> None:
-        """Postpone the probes of the endpoint's other circuits, which are locked, until the result of this one."""
+        """Postpone the probes of the endpoint's other circuits, which the caller has locked."""
         self.beside.filter(next_probe_at__lt=until).update(next_probe_at=until)
 
     @transaction.atomic
     def send_probe(self) -> None:
-        """Make another held job due than last time, if possible about a person whose calls have not failed."""
+        """Make the next held job due as a probe. Prefer jobs of people whose calls have not failed."""
         job = self._next_probe()
         if job and self.take_probe(job):
             Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=Now())
@@ -325,7 +325,7 @@ class Circuit(models.Model):
         return self._after_last(held)
 
     def _after_last(self, jobs: Any) -> Job | None:
-        """Return the first job of the person after the last probe's, otherwise the next job of the same person."""
+        """Return the first job of the next person after the last probe's, otherwise the next job of the same person."""
         last = self.probe_subject
         ways = (
             [Q(about__gt=last), ~Q(about=last), Q(about=last, id__gt=self.probe)]
@@ -373,7 +373,7 @@ class Circuit(models.Model):
         self.save()
 
     def _open(self, call: CallRecord, job: Job | None, *, is_for_all: bool) -> None:
-        """Open the circuit. If it is open, extend it to all people, or to the time that the endpoint asks for."""
+        """Open the circuit. If it is already open, extend it to all people or to the time requested by the endpoint."""
         now, wished = database_now(), timedelta(seconds=call.retry_after or 0)
         first = min(timedelta(seconds=FIRST_PROBE_SECONDS), interval())
         if is_for_all and not (self.is_open and self.holds_all):
@@ -387,9 +387,9 @@ class Circuit(models.Model):
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
         if self.is_away:
             self._put_off_beside(now + first)
-        if job:  # so that other jobs are probes first
+        if job:  # so that other jobs become probes first
             self.probe, self.probe_subject = job.pk, job.subject
-        if self.failed_job:  # so that it is released together with the others
+        if self.failed_job:  # so that it becomes due together with the others
             Job.objects.later().filter(pk=self.failed_job).update(circuit=self)
         self._tell("circuit_opened", f"job:{job.job_id}" if job else "request")
 
@@ -401,14 +401,14 @@ class Circuit(models.Model):
         self.save(update_fields=["failures", "failing", "isolated"])
 
     def _isolate(self, answered: Job | None) -> None:
-        """Isolate all people whose calls failed, except the one whose call succeeded."""
+        """Isolate all people whose calls failed, except the person whose call succeeded."""
         one = answered.subject if answered else None
         people = dict.fromkeys((*self.isolated, *self.failing))
         self.isolated = [person for person in people if person != one][-MAX_PEOPLE:]
         self.failures, self.failing = 0, []
 
     def close_by_hand(self, actor: str) -> None:
-        """Close it without a successful call. New failures open it again.
+        """Close the circuit without a successful call. New failures open it again.
 
         Raises:
             NotOpen: the circuit is already closed.
@@ -420,8 +420,8 @@ class Circuit(models.Model):
     def close(self, actor: str, *, answered: Job | None = None) -> bool:
         """Close the circuit, and make all held jobs due. Return False if it was already closed.
 
-        If only one person's calls failed, and a call about another person succeeded, isolate the first person. That
-        person's jobs keep their backoff. After an outage, isolate no person.
+        If only one person's calls failed, and another person's call succeeded, isolate the first person, whose jobs
+        keep their backoff. After an outage, isolate no person.
 
         Args:
             answered: the job whose call succeeded.

@@ -1,4 +1,4 @@
-"""Served contexts: their receipts, their tokens by application and day, and turns that repeat served lines."""
+"""Receipts of served contexts, their tokens by application and day, and turns that repeat lines from contexts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ON CONFLICT (application_id, day) DO UPDATE SET
     context_tokens = counted.context_tokens + excluded.context_tokens,
     transcript_tokens = counted.transcript_tokens + excluded.transcript_tokens
 """
-KEPT = timedelta(days=400)  # a line that was not served for longer is no longer recognized in turns
+KEPT = timedelta(days=400)  # lines last served longer ago are not recognized in turns
 REFRESHED = timedelta(days=30)  # minimum time between two updates of a line's date
 
 
@@ -71,10 +71,10 @@ class ContextReceipt(models.Model):
 
 @dataclass(frozen=True)
 class ContextTokens:
-    """Numbers of served contexts and of tokens.
+    """Counts of served contexts and their tokens.
 
     Args:
-        transcript_tokens: the tokens of their sessions' whole transcripts at that time.
+        transcript_tokens: the tokens of the sessions' whole transcripts when the contexts were served.
     """
 
     contexts: int = 0
@@ -91,7 +91,7 @@ class ContextTokens:
 
 class ContextUsageQuerySet(models.QuerySet["ContextUsage"]):
     def add(self, counted: Mapping[tuple[int, date], ContextTokens]) -> None:
-        """Add counts with one statement. The keys are an application's primary key and a day in UTC."""
+        """Add counts with one statement. The keys are pairs of an application's primary key and a day in UTC."""
         rows = [
             (application, day, one.contexts, one.context_tokens, one.transcript_tokens)
             for (application, day), one in counted.items()
@@ -144,10 +144,10 @@ class ServedLine(models.Model):
 
 
 class OwnText(models.Model):
-    """The lines of a turn that the platform had served before, such as lines of a context that a model repeats.
+    """The lines of a turn that were served earlier in a context, for example because a model repeats them.
 
-    They are found when the turn is appended, and never changed. The row refers to the turn by session and sequence, so
-    it is still valid after the turn is archived and restored.
+    They are recorded when the turn is appended, and never changed. The row refers to the turn by session and sequence,
+    so it is still valid after the turn is archived and restored.
     """
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="own_texts", db_index=False)

@@ -110,7 +110,7 @@ class Correction(models.Model):
 
 
 class CorrectedTurn(models.Model):
-    """A turn with a statement that was corrected later. Its text is unchanged, but engines read the correction."""
+    """A turn with a statement that was corrected later. Its text is unchanged, but engines receive the correction."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
@@ -135,9 +135,9 @@ class CorrectedTurn(models.Model):
 
 
 def reading(text: str, wrong: str, right: str) -> str:
-    """Return a text with words replaced wherever they occur as whole words.
+    """Return a text with all whole-word occurrences of some words replaced.
 
-    If they occur with the same capitals, only these are replaced: "Will" is not "will".
+    If the words occur with the same capitals, only these occurrences are replaced: "Will" is not "will".
     """
     pattern = rf"(?<!\w){re.escape(wrong)}(?![\w+#])"  # C does not match in C++
     return re.sub(pattern, lambda _: right, text, flags=0 if re.search(pattern, text) else re.IGNORECASE)

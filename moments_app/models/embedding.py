@@ -1,7 +1,7 @@
-"""Vectors for searches by meaning, one per text and model.
+"""Vectors for semantic search, one per text and model.
 
 Several models may have vectors at the same time. So operators can fill a second model while the first is in use, and
-then switch without a gap. Vectors of two models are never compared: each model has its own indexes.
+then switch without a gap. Vectors of different models are never compared, because each model has its own indexes.
 """
 
 from datetime import timedelta
@@ -23,7 +23,7 @@ from moments_app.models.stream import MemoryStream
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Message, Session, UserProfile
 
-FIRST_WAIT = timedelta(hours=1)  # before a rejected text is sent again for the first time
+FIRST_WAIT = timedelta(hours=1)  # delay of the first retry of a rejected text
 LONGEST_WAIT = timedelta(days=30)
 RECIPE = Recipe._fields
 
@@ -40,7 +40,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         Args:
             name: the endpoint's name of the model.
             dimensions: the number of dimensions of its vectors.
-            concurrently: build the indexes without blocking writers. Not possible within a transaction.
+            concurrently: build the indexes without blocking writers. This is not possible within a transaction.
         """
         fields = settings.EMBEDDING.recipe_of(name, dimensions)._asdict()
         insert_if_missing(EmbeddingModel(**fields, is_active=not self.active().exists()))
@@ -49,7 +49,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return model
 
     def in_use(self) -> "EmbeddingModel":
-        """Return the model for new texts: the embedded server's own, otherwise the active one.
+        """Return the model for new texts: the model of the embedded server, or otherwise the active one.
 
         The embedded server's vectors cost nothing, so a change of its recipe takes effect without a command.
         """
@@ -59,9 +59,9 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.ensure(conf.model, conf.dimensions)
 
     def refused_by_kind(self) -> dict[str, int]:
-        """Count the texts without a vector that the endpoints of these models rejected, by kind of text.
+        """Return the number of texts rejected by the endpoints of these models, keyed by kind of text.
 
-        Uses one query on indexes only. Without a model, the counts are 0.
+        Uses one index-only query. Without a model, all counts are 0.
         """
         counts = [
             embedding.objects.filter(model__in=self.values("pk"), vector=None)
@@ -124,12 +124,12 @@ class EmbeddingModel(models.Model):
 
     @property
     def recipe(self) -> Recipe:
-        """Everything except the text on which a vector depends."""
+        """The settings that, together with the text, determine a vector."""
         return Recipe(*(getattr(self, field) for field in RECIPE))
 
     @property
     def is_served(self) -> bool:
-        """False if the embedded server has another model."""
+        """True unless the embedded server is used and serves another model."""
         conf = settings.EMBEDDING
         return not conf.is_embedded or (self.name, self.dimensions) == (conf.model, conf.dimensions)
 
@@ -146,7 +146,7 @@ class EmbeddingModel(models.Model):
     def build_indexes(self, *, concurrently: bool) -> None:
         """Build missing nearest-neighbor indexes for each kind of memory.
 
-        An interrupted build leaves an invalid index, which is rebuilt.
+        Rebuild invalid indexes, which interrupted builds leave behind.
 
         Args:
             concurrently: don't block writers. Only the tables' owner can do this, and not within a transaction.
@@ -183,14 +183,13 @@ class EmbeddingQuerySet(models.QuerySet[Any]):
 
 
 class Embedding(models.Model):
-    """The vector of a text by a model, or a record that the endpoint rejected the text.
+    """A model's vector of a text, or a record that the endpoint rejected the text.
 
-    A rejected text is sent again automatically, after growing intervals. So an endpoint that has recovered accepts it,
-    and one that always rejects it is rarely called.
+    A rejected text is sent again automatically, at growing intervals, because the endpoint may accept it later.
     """
 
     model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
-    user = models.ForeignKey(  # blank for facts of a shard and items that belong to no person
+    user = models.ForeignKey(  # blank for facts of a shard and an application's own items
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     said_at = models.DateTimeField(
@@ -217,8 +216,8 @@ class Embedding(models.Model):
     class Meta:
         abstract = True
         constraints = [models.UniqueConstraint(fields=["source", "model"], name="%(class)s_unique")]
-        # For a person with few vectors, reading all of them by this index is faster than the nearest-neighbor index,
-        # and exact.
+        # For a person with few vectors, reading all of them with this index is exact, and faster than the
+        # nearest-neighbor index.
         indexes = [
             models.Index(fields=["user", "model"], name="%(class)s_user"),
             models.Index(fields=["model", "ask_again_at"], condition=Q(vector=None), name="%(class)s_refused"),
@@ -263,12 +262,14 @@ KINDS: dict[str, type[AnyEmbedding]] = {
 
 
 def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: Any) -> Job | None:
-    """Queue embedding of new texts, if embedding is on. An open job also finds the texts of this transaction.
+    """Queue the embedding of new texts if embeddings are enabled.
+
+    An existing open job also embeds this transaction's texts.
 
     Args:
-        session: the session whose turns to embed. The caller has locked it.
-        about: otherwise, what to embed: a `user_id` (a person's facts, moments and items) or a `stream` (a shard's
-            facts).
+        session: the session whose turns to embed. The caller must have locked it.
+        about: what to embed if there is no session: a `user_id` (a person's facts, moments and items) or a `stream` (a
+            shard's facts).
     """
     if not settings.EMBEDDING.is_on:
         return None
@@ -276,7 +277,7 @@ def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: 
 
 
 def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
-    """Return the arguments with which `Job.objects.request` queues a job about the person or shard of this row."""
+    """Return the arguments for `Job.objects.request` that queue a job about this row's person or shard."""
     if of.user_id is None and (stream := of if isinstance(of, MemoryStream) else getattr(of, "stream", None)):
         return {"stream": stream}
     return {"user_id": of.user_id}

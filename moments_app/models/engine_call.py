@@ -1,4 +1,4 @@
-"""Engine calls: their costs and results, the texts of failed calls, and the daily caps."""
+"""Engine calls with their costs and results, the texts of failed calls, and the daily caps."""
 
 import json
 from collections.abc import Iterable
@@ -25,17 +25,17 @@ from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
 from sessions_app.security.secret_key import seal, unseal
 
 MICRO = Decimal("0.000001")
-TRIAL = "try "  # prefix of the purpose of calls with which operators try a prompt: they cost money, but delay no work
+TRIAL = "try "  # prefix of the purpose of calls that try a prompt; they cost money, but delay no jobs
 
 
 @dataclass(frozen=True)
 class Pause:
-    """A reached cap or limit: until when no engine is called, and why.
+    """A pause of engine calls, because a cap or limit is reached.
 
     Args:
         until: the end of a day.
-        reason: in a sentence.
-        subject: whose jobs wait; None: all.
+        reason: the reason, as a sentence.
+        subject: the key or application whose jobs wait; None if all jobs wait.
     """
 
     until: datetime
@@ -45,20 +45,20 @@ class Pause:
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def made(self) -> Self:
-        """Leave out the parts of combined calls. The tokens of a combined call are in its own row."""
+        """Exclude the parts of combined calls. The tokens of a combined call are in its own row."""
         return self.filter(is_part=False)
 
     def failed(self) -> Self:
         return self.filter(ok=False)
 
     def with_invalid_answers(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Annotate prompt versions with the number of invalid answers, as `invalid_answers`."""
+        """Annotate prompt versions with `invalid_answers`, the number of invalid answers."""
         calls = self.filter(error_kind="invalid_answer", prompt_version=OuterRef("pk")).order_by()
         number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
         return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
 
     def with_junk(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Annotate prompt versions with how much of their answers was kept and dropped, as `kept` and `dropped`."""
+        """Annotate prompt versions with `kept` and `dropped`, the numbers of items kept and dropped from answers."""
         calls = self.judged().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
         kept = calls.annotate(number=Sum("kept_count")).values("number")
         dropped = calls.annotate(number=Sum("dropped_count")).values("number")
@@ -69,7 +69,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return self.filter(Q(kept_count__gt=0) | Q(dropped_count__gt=0))
 
     def junk_by_day(self, versions: Iterable[PromptVersion], since: datetime) -> Any:
-        """Return how much of the answers was kept and dropped, by day and version, oldest first."""
+        """Return the numbers of items kept and dropped from answers, by day and version, oldest first."""
         calls = self.judged().filter(prompt_version__in=versions, created_at__gte=since)
         days = calls.annotate(day=TruncDate("created_at")).values("day", "prompt_version__number")
         sums = days.annotate(kept=Sum("kept_count"), dropped=Sum("dropped_count"))
@@ -81,7 +81,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         A cap applies to all engines together, a limit to a key or an application. Both apply to one day in UTC.
 
         Args:
-            job: the job that would call a model; None: the application's current call, if there is one.
+            job: the job that would call a model; None for the current request.
         """
         return self._cap_reached() or (_limit_reached(job) if job else _limit_of_call())
 
@@ -90,7 +90,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         if not calls and not usd:
             return None
         today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        with unlimited():  # the calls of all applications count, even if the operator is limited to some
+        with unlimited():  # count the calls of all applications, even for an operator limited to some
             spent = self.made().filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
@@ -106,12 +106,12 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         """Record a call, and charge its key and application. A free call is only recorded if it failed.
 
         Args:
-            job: the job that made the call. It may have been deleted since.
+            job: the job that made the call. It may have been deleted in the meantime.
         """
         if is_free(call.engine) and not call.error_kind:
             return
         cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
-        with unlimited():  # a call without a job belongs to no application
+        with unlimited():  # because a call without a job belongs to no application
             there = Job.objects.filter(pk=job.pk).first() if job else None
             kept = self.create(
                 job=there,
@@ -138,7 +138,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
-        """Count a failed call. Return its group of failures; None if the call did not fail."""
+        """Count a failed call. Return its failure group, or None if the call did not fail."""
         if not call.error_kind or call.is_broken_off:
             return None
         process = job.process if job else call.purpose
@@ -165,7 +165,7 @@ def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) ->
 
     Args:
         engine: the recorded name, e.g. `openai:gpt-4.1-mini`.
-        input_tokens, output_tokens: of the request and the answer.
+        input_tokens, output_tokens: the tokens of the request and of the answer.
     """
     prices = settings.ENGINE.prices.get(engine.partition(":")[2])
     if prices is None or input_tokens is None:

@@ -136,7 +136,7 @@ def ending(status: str, at: datetime, by: str) -> dict[str, Any]:
 
 
 class EntityLink(models.Model):
-    """A link between two entities of the same person: one blocks, follows, is part of, or relates to the other."""
+    """A link between two entities of a person. One blocks, follows, is part of, or relates to the other."""
 
     class Relation(models.TextChoices):
         BLOCKS = "blocks"

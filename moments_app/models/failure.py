@@ -1,8 +1,8 @@
-"""Failures grouped by cause: what fails, where, why, since when, and whose work waits because of it.
+"""Failures grouped by cause, with counts and times.
 
 Each failed engine call and each failed attempt of a job is counted for its cause. A cause consists of the process, the
-engine and the kind of error. If the error is not an engine's, it also includes the place. A failure is over when no job
-waits because of it.
+engine and the kind of error. For errors not caused by an engine, it also includes the place. A failure is over when no
+job waits because of it.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,24 @@ from moments_app.models.job import Job, title_of
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Application
 
-DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds that are not an engine's
+DEFECT, ARCHIVE, MISSING_PROMPT = "defect", "archive", "missing_prompt"  # kinds of errors not caused by an engine
 PLACE_MAX = 255
 STRIP_HOURS = 48
 
 
 def cause_of_person(pk: int) -> str:
-    """Return the key of the incident that is caused by one person's texts."""
+    """Return the key of an incident caused by one person's texts."""
     return f"person:{pk}"
 
 
 class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
     def expired(self) -> Self:
-        """Return failures that were not seen for `JOBS__KEEP_DAYS` and for which no job waits."""
+        """Return failures without stalled jobs that were last seen more than `JOBS__KEEP_DAYS` ago."""
         before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
         return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
 
     def with_stalled(self) -> Any:
-        """Annotate with the number of jobs that failed or wait because of the failure, as `stalled`."""
+        """Annotate failures with `stalled`, the number of jobs that failed or wait because of the failure."""
         failed = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
         opened = {"circuit__engine": OuterRef("engine"), "circuit__reason": OuterRef("kind")}
         held = Job.objects.held().filter(failure=None, process=OuterRef("process"), **opened).order_by()
@@ -46,12 +46,12 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         return self.annotate(stalled=Coalesce(numbers[0], 0) + Coalesce(numbers[1], 0))
 
     def find(self, job: Job | None, process: str, kind: str, *, engine: str = "", place: str = "") -> "FailureGroup":
-        """Return the failure of a cause. Create it if it is new.
+        """Return the failure group of a cause. Create it if it doesn't exist.
 
         Args:
             job: the failed job; None for a call without a job.
             process: the process or purpose that failed.
-            engine: the engine that was called; blank if none was.
+            engine: the engine that was called; blank if no engine was called.
             place: where or why it failed, to distinguish failures of the same kind.
         """
         application = job.application_pk if job else None

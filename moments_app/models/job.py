@@ -1,7 +1,8 @@
-"""Jobs: each is one run of a process, from the request to the outcome.
+"""A job is one run of a process, from the request to the outcome.
 
-The table is the queue: workers claim due rows, so there is no second queue that could lose or duplicate a job. A
-running job is protected by a *claim*: the number of its attempt. Only a run that still has the claim can end the job.
+The table is the queue. Workers claim due rows, so there is no second queue that could lose or duplicate a job. A
+running job is protected by a *claim*, which is the number of its attempt. Only a run that still has the claim can end
+the job.
 """
 
 import uuid
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
 
 TASK = "run_task"  # the process whose jobs call a function
 JOB_FAILED = "job_failed"  # type of event
-LEFT_OUT = "left_out"  # key in results: sentences that were dropped from a model's answers, with reasons
+LEFT_OUT = "left_out"  # key in results: sentences dropped from a model's answers, with reasons
 LEFT_OUT_MOST = 50
 LEFT_OUT_CHARS = 500  # maximum characters of each sentence
 CANCELLED = "cancelled_by"  # key in results: the operator who canceled the job
-# Titles by name of process or of purpose of model calls. Each process adds its own title and that of its prompts.
+# Titles, keyed by the name of the process or the purpose of model calls. Each process adds its own title and that of
+# its prompts.
 TITLES = {"recall-query": "Search query"}
 LONGEST_BACKOFF = timedelta(hours=1)
 
@@ -60,8 +62,8 @@ class CannotChange(Refusal):
 
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # primary key of the person, negative key of the shard, or 0
 # For each process, an index finds the first job after the last subject, so the cost doesn't depend on the number of
-# waiting jobs. If the subject of the found job also has a more urgent one, that is taken instead. Otherwise a less
-# urgent lane that is always busy with the subject would keep it waiting forever.
+# waiting jobs. If the same subject also has a more urgent job, that job is claimed instead. Otherwise, a less urgent
+# lane that is always busy with the subject could delay it forever.
 NEXT_SQL = f"""
 WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT COALESCE((
@@ -90,9 +92,9 @@ FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.
 
 
 def silent_since() -> CombinedExpression:
-    """Return the earliest time that the last heartbeat of a live worker can have.
+    """Return the time since which every live worker has sent a heartbeat.
 
-    It is the database's time, like that of heartbeats, because workers on several hosts check each other.
+    Like heartbeats, this uses the database's clock, because workers on several hosts check each other.
     """
     return Now() - timedelta(seconds=settings.JOBS.stale_seconds)
 
@@ -103,12 +105,12 @@ def _age_of(column: str) -> "ExpressionWrapper[Any]":
 
 class JobQuerySet(OfPersonQuerySet["Job"]):
     def update(self, **fields: Any) -> int:
-        """Update the rows. Wake idle workers if a job may be due now, or at another time than they expect."""
+        """Update the rows. Wake idle workers if jobs may have become due, or if their due time may have changed."""
         changed = super().update(**fields)
         may_be_due = {"status", "run_after", "circuit"} & fields.keys()
         if changed and may_be_due and fields.get("status") != Job.Status.PROCESSING:
             wake_workers()
-            if "run_after" in fields:  # it is queued again, and may be a task
+            if "run_after" in fields:  # the job is queued again, and may be a task
                 wake(Channel.TASKS)
         return changed
 
@@ -123,7 +125,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.filter(Q(user__application=application) | of_shard)
 
     def of_subject(self, subject: int | None) -> Self:
-        """Return the jobs about a person or a shard. `subject` is as in `Job.subject`."""
+        """Return the jobs about a person or a shard. `subject` has the format of `Job.subject`."""
         return self.alias(about=SUBJECT).filter(about=subject)
 
     def of_one(self, subject: Subject) -> Self:
@@ -146,11 +148,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.filter(status__in=Job.OPEN)
 
     def due(self) -> Self:
-        """Return queued jobs that can start now: their time has come, and no circuit holds them."""
+        """Return queued jobs that can start now, because they are not postponed and no circuit holds them."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=Now())
 
     def takeable(self) -> Self:
-        """Return due jobs that `take_next` can claim. Leave out tasks, and people who have a running job."""
+        """Return due jobs that `take_next` can claim. Exclude tasks, and people who have a running job."""
         running = Job.objects.working().exclude(process=TASK).alias(about=SUBJECT).filter(about=OuterRef("about"))
         return self.due().exclude(process=TASK).alias(about=SUBJECT).exclude(Exists(running))
 
@@ -162,7 +164,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=Now())
 
     def stalled(self) -> Self:
-        """Return jobs with a known failure that failed, wait, or are running again."""
+        """Return jobs with a recorded failure that have failed, are queued again, or are running again."""
         return self.filter(failure__isnull=False, status__in=[*Job.OPEN, Job.Status.FAILED])
 
     def cancelled(self) -> Self:
@@ -198,7 +200,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def oldest_wait(self) -> float:
         """Return the longest wait of a due or stuck job in seconds; 0 if no job waits.
 
-        Leave out tasks that wait for the end of a running job.
+        Exclude tasks that wait for the end of a running job.
         """
         late = self.due().exclude(pk__in=self.waiting_for_a_worker().values("pk"))
         first_due = late.order_by("run_after").values_list(_age_of("run_after"))[:1]
@@ -228,17 +230,18 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     ) -> "Job":
         """Queue a process for a session, a stream or a person. If an open job already exists, return it.
 
-        Call this in the transaction that makes the run due: the job is committed together with it, or not at all.
+        Call this in the transaction that makes the run due, so that both are committed or neither.
 
         Args:
-            stream: the stream, instead of a session.
+            stream: the stream to process instead of a session.
             user_id: primary key of the person whose whole memory is processed.
             requested_by: the key, operator or job that requests it.
             force: run regardless of the thresholds.
             params: parameters of the process.
-            due_now: whether an open job that waits for a retry becomes due now.
+            due_now: whether to make an open job due now if it waits for a retry.
             stays_open: whether a run of an open job waits in `is_claimed` until this transaction ends, so that it
-                finds what this transaction adds. The run must not hold other locks that this transaction needs.
+                processes the rows added by this transaction. The run must not hold other locks that this transaction
+                needs.
         """
         job = Job(
             process=process,
@@ -253,7 +256,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job if self._is_new(job) else self._join(job, due_now=due_now, stays_open=stays_open)
 
     def _is_new(self, job: "Job") -> bool:
-        """Insert a job and wake idle workers, unless the same job is open. Return whether it was inserted."""
+        """Insert a job and wake idle workers, unless a job for the same work is open. Return True if inserted."""
         if is_new := insert_if_missing(job):
             wake_workers()
         return is_new
@@ -270,11 +273,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         """Queue the call of a function, unless a call with the same name is open.
 
         Args:
-            name: the name of the call. Only one call with this name is open at a time.
-            function: its dotted path.
-            args, kwargs: its arguments, which must be valid JSON.
-            user_id: primary key of the person whose data it handles.
-            requested_by: what queues it, such as the schedule.
+            name: the name of the call. Only one call with this name is queued at a time.
+            function: the dotted path of the function.
+            args, kwargs: the arguments, which must be valid JSON.
+            user_id: primary key of the person whose data the function handles.
+            requested_by: the requester, such as `schedule`.
         """
         # Signed, because web processes can insert jobs, but must not choose the functions that workers call.
         params = {"call": signing.dumps([function, list(args), dict(kwargs or {})], salt=TASK)}
@@ -309,9 +312,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
 
     def _join(self, job: "Job", *, due_now: bool, stays_open: bool = False) -> "Job":
-        """Return the open job that is the same as `job`, updated with the new request."""
+        """Return the open job for the same work as `job`, updated with the new request."""
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
-        while (found := same._held_open() if stays_open else same.first()) is None:  # it ended in the meantime
+        while (found := same._held_open() if stays_open else same.first()) is None:  # the job ended in the meantime
             if self._is_new(job):
                 return job
         if job.force:
@@ -321,9 +324,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return found
 
     def _held_open(self) -> "Job | None":
-        """Return the only row, which no run can lock in `is_claimed` until this transaction ends.
+        """Return the only row, locked so that no run passes `is_claimed` until this transaction ends.
 
-        A key share lock blocks neither heartbeats nor other requests, so requests never wait for each other.
+        The key share lock blocks neither heartbeats nor other requests, so requests don't wait for each other.
         """
         sql, parameters = self.query.sql_with_params()
         return next(iter(self.raw(f"{sql} FOR KEY SHARE", parameters)), None)
@@ -331,7 +334,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def request_again(
         self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
     ) -> "Job":
-        """Queue a forced run that starts after this transaction. Return the job locked, to let the caller change it.
+        """Queue a forced run that starts after this transaction. Return the locked job, which the caller may change.
 
         Args:
             process, session, user_id, requested_by: as in `request`.
@@ -343,9 +346,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job
 
     def take_back(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
-        """Return an open job, due and locked, so that it starts after this transaction. Return None if there is none.
+        """Make an open job due, lock it, and return it, so that it starts after this transaction.
 
-        A running job is taken from its worker, which then writes nothing.
+        If no job is open, return None. A running job is taken from its worker, whose run then writes nothing.
         """
         person = session.user_id if session else user_id
         about = self.open().filter(process=process, session=session, stream=None, user_id=person)
@@ -364,8 +367,8 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     ) -> "Job | None":
         """Claim the next due job of these processes. Return None if there is none.
 
-        People take turns, and run one job at a time: skip people who have a running job, unless its worker is dead.
-        Claim the next person's most urgent job.
+        People take turns, and run one job at a time. Skip people who have a running job with a live worker. Claim the
+        next person's most urgent job.
 
         Args:
             urgent: names of more urgent processes, the most urgent first.
@@ -410,11 +413,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return None if is_busy else self._claimed(worker, pk=pk)
 
     def take_each(self, jobs: "Sequence[Job]") -> bool:
-        """Claim due jobs for this worker, in the transaction that ends them. Return whether all were claimed."""
+        """Claim due jobs in the same transaction that completes them. Return whether all were claimed."""
         return self.due().filter(pk__in=[job.pk for job in jobs])._take() == len(jobs)
 
     def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
-        """Complete jobs that this transaction has claimed, with their results, using one statement."""
+        """Complete jobs claimed by this transaction, with one statement. Store their results."""
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
@@ -433,14 +436,14 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         )
 
     def _claimed(self, worker: str = "", **which: Any) -> "Job | None":
-        """Claim a job if it is due. If several workers try, one succeeds."""
+        """Claim a job if it is due. If several workers try this, only one succeeds."""
         taken = self.due().filter(**which)._take(worker)
-        # The job may have been deleted since, with its person.
+        # The job may have been deleted in the meantime, together with its person.
         return Job.objects.select_related("session__user", "stream").filter(**which).first() if taken else None
 
 
 class Job(models.Model):
-    """One run of a process; see the module's docstring."""
+    """One run of a process. See the module's docstring."""
 
     class Status(models.TextChoices):
         QUEUED = "queued"
@@ -608,7 +611,7 @@ class Job(models.Model):
 
     @cached_property
     def application_pk(self) -> int | None:
-        """The primary key of the application; None if there is none, or the person was erased."""
+        """The primary key of the application; None if the job has no application, or the person was erased."""
         if about := self.session or self.stream:
             return about.application_pk
         if self.user_id is None:
@@ -617,7 +620,7 @@ class Job(models.Model):
 
     @property
     def is_due(self) -> bool:
-        """True if it is queued, its time has come and no circuit holds it."""
+        """True if the job can start now: it is queued, not postponed, and no circuit holds it."""
         return self.status == Job.Status.QUEUED and self.circuit_id is None and self.run_after <= timezone.now()
 
     @property
@@ -626,7 +629,7 @@ class Job(models.Model):
 
     @property
     def backoff(self) -> timedelta:
-        """The wait after a failed attempt, which doubles each time."""
+        """The wait after a failed attempt. It doubles with each attempt, up to `LONGEST_BACKOFF`."""
         wait: timedelta = timedelta(seconds=settings.JOBS.backoff_seconds) * 2 ** (self.attempts - 1)
         return min(wait, LONGEST_BACKOFF)
 
@@ -660,15 +663,15 @@ class Job(models.Model):
             self.force, self.params = True, self.params | params
 
     def make_due(self) -> None:
-        """Make the job due if it waits for a retry, because there is new work."""
+        """Make the job due if it waits for a retry."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED, attempts__gt=0)
         waiting.update(run_after=Now())
 
     def is_claimed(self, *, waits: bool = True) -> bool:
-        """Lock the row and return whether this run still has the claim. Another run may have taken it over.
+        """Lock the row, and return whether this run still has the claim. Another run may have taken the job over.
 
         Args:
-            waits: whether to wait for the requests that hold the job open.
+            waits: whether to wait for transactions that requested the job with `stays_open`.
         """
         return self._claimed().select_for_update(no_key=not waits).exists()
 
@@ -676,7 +679,7 @@ class Job(models.Model):
         self._claimed().update(heartbeat_at=Now(), progress_done=done, progress_total=total)
 
     def complete(self, result: dict[str, Any]) -> None:
-        """Complete the job with its result, and the sentences that were dropped from the answers to its calls."""
+        """Complete the job. Store its result and the sentences dropped from its answers."""
         self._end(Job.Status.COMPLETED, result=result | self._of_left_out(result), error="")
 
     def _of_left_out(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -724,11 +727,11 @@ class Job(models.Model):
         self._hold(Job.Held.BACKOFF, error=error, run_after=until)
 
     def postpone(self, until: datetime, reason: str, held_by: "Job.Held", *, circuit: "Circuit | None" = None) -> None:
-        """Put the job back without counting the attempt.
+        """Requeue the job without counting the attempt.
 
         Args:
             until: the earliest time of the next attempt.
-            reason: a text that says what the job waits for.
+            reason: the reason for the wait, for operators.
             held_by: the kind of wait.
             circuit: the circuit that holds the job.
         """
@@ -737,9 +740,9 @@ class Job(models.Model):
     def release(self) -> None:
         """Requeue the job after its worker died. The attempt counts.
 
-        The first time, the job is due at once. Later it waits until its heartbeat would have counted as missed. The job
-        may be what kills its workers, or an operator may be killing one after the other, so the attempts must not be
-        used up quickly.
+        After the first attempt, the job is due immediately. After later ones, it waits until its last heartbeat is
+        `JOBS__STALE_SECONDS` old. Otherwise, a job that kills its workers, or an operator who kills several workers,
+        would quickly use up the attempts.
         """
         due = now = database_now()
         if self.attempts > 1 and self.heartbeat_at:
@@ -753,7 +756,7 @@ class Job(models.Model):
             actor: the operator, as `operator:…`.
 
         Raises:
-            CannotChange: the job has ended; the message names its state.
+            CannotChange: the job has ended. The message includes the state.
         """
         result = {"reason": f"Cancelled by {named_actor(actor)}.", CANCELLED: actor}
         state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": Now()}
@@ -764,7 +767,7 @@ class Job(models.Model):
 
     @transaction.atomic
     def restart(self) -> None:
-        """Give a failed or canceled job a new set of attempts, starting now.
+        """Queue a failed or canceled job again, due now. A failed job gets a new set of attempts.
 
         Raises:
             CannotChange: the job is in another state, or another job for the same work is open.
@@ -776,7 +779,7 @@ class Job(models.Model):
         state = {"status": Job.Status.QUEUED, "run_after": Now(), "finished_at": None}
         state |= {"held_since": None, "circuit": None}
         this = Job.objects.filter(pk=self.pk)
-        # A canceled run may still be working. Its claim is the number of its attempt, so don't reset the number.
+        # Don't reset the attempts of a canceled job. Its run may still be working, and the attempt number is its claim.
         cancelled = this.cancelled().update(result={}, **state)
         if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
             raise CannotChange(f"Only failed and cancelled jobs can be retried. This job is {self.status}.")
@@ -805,5 +808,5 @@ class Job(models.Model):
         return self._claimed().update(**fields) == 1
 
     def _claimed(self) -> JobQuerySet:
-        """Return the row if this run still has the claim; otherwise an empty queryset."""
+        """Return a queryset with this row if this run still has the claim, otherwise an empty one."""
         return Job.objects.filter(pk=self.pk, **self._claim())

@@ -17,7 +17,7 @@ from sessions_app.models.user_profile import OfPersonQuerySet
 
 KEY_MAX_LENGTH = 255
 KEY_CHARS = 100  # maximum characters of the name in a key
-SELF = "user"  # stands for the user, so no known person has this key
+SELF = "user"  # refers to the user, so no known person has this key
 _LOWERED = Func(
     F("aliases"),
     template="lower(%(expressions)s::text)::text[]",
@@ -37,12 +37,12 @@ def person_key(name: str, taken: Collection[str]) -> str:
 
 class KnownPersonQuerySet(OfPersonQuerySet["KnownPerson"]):
     def with_statements(self) -> Self:
-        """Return people about whom memory has a statement, except withdrawn ones."""
+        """Return people with at least one statement that was not withdrawn."""
         statements = apps.get_model("moments_app", "MemoryAtom").objects.findable().filter(is_wrong=False)
         return self.filter(Exists(statements.filter(about=OuterRef("pk"))))
 
     def named(self, name: str) -> Self:
-        """Return people with this name or alias, or with a first or last name like this. Ignore case."""
+        """Return people with this full name, first name, last name or alias, ignoring case."""
         is_alias = Q(lower_aliases__contains=[name.lower()])
         is_part = Q(name__istartswith=f"{name} ") | Q(name__iendswith=f" {name}")
         return self.annotate(lower_aliases=_LOWERED).filter(Q(name__iexact=name) | is_alias | is_part)

@@ -1,7 +1,7 @@
-"""Moments: records of episodes, each linked to the previous ones. Drafts: episodes that no build has published yet.
+"""Moments are records of episodes, each linked to the previous ones. Drafts are episodes not yet published by a build.
 
-A person's moments have the same order everywhere: by their end, then by their turns, then by id. So the order in which
-they were built, imported or rebuilt doesn't matter.
+A person's moments are always ordered by their end, then by their turns, then by id. So the order in which they were
+built, imported or rebuilt doesn't matter.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 KEY_MAX_LENGTH = 120
 PREDECESSORS = 3
-LATEST_MOMENTS = 5  # of a person, in a context or a partition event
+LATEST_MOMENTS = 5  # maximum number of latest moments in a context or a partition event
 CHAIN_ORDER = ("-ends_at", "-first_sequence", "-id")
 
 # One recursive query by (user, key). Its cost depends on the length of the page, not on the number of moments.
@@ -38,8 +38,8 @@ WITH RECURSIVE chain AS (
 )
 SELECT m.* FROM chain JOIN moments_app_moment m ON m.id = chain.id WHERE chain.distance > 0 ORDER BY chain.distance
 """
-# Relinks the moment at each place where one was added or removed, and the moments right after it. No others refer to
-# it. Both walks are bounded reads of the index `moment_user_in_time`, so the cost depends only on the number of places.
+# Relinks the moments at and right after each place where one was added or removed. No other moments are affected. Both
+# walks are bounded reads of the index `moment_user_in_time`, so the cost depends only on the number of places.
 RELINK_SQL = f"""
 WITH touched AS (
     SELECT DISTINCT near.id
@@ -64,10 +64,10 @@ WHERE m.id = linked.id AND m.previous_moment_keys IS DISTINCT FROM linked.previo
 
 class MomentQuerySet(SearchedQuerySet["Moment"]):
     def newest_first(self) -> Self:
-        """Order as in the chain: by the end of the episodes, latest first.
+        """Order moments as in the chain, by the end of the episode, latest first.
 
-        Don't order by id alone. The planner would assume that a person's rows are spread evenly, and read the primary
-        key backward past the newer rows of everyone else.
+        Don't order by id alone. The planner would assume that a person's rows are spread evenly, and scan the primary
+        key backward past all newer rows of other people.
         """
         return self.order_by(*CHAIN_ORDER)
 
@@ -96,7 +96,7 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.filter(user_id=user_id, ends_at__gte=since).exclude(journey="")
 
     def relink(self, user_id: int, places: "Iterable[Moment]") -> None:
-        """Repair the links between a person's moments. The caller has locked the person's row.
+        """Repair the links between a person's moments. The caller must have locked the person's row.
 
         Args:
             user_id: primary key of the person.
@@ -192,7 +192,7 @@ class Moment(Episode, Searched):
 
     @property
     def period(self) -> str:
-        """The period as text. If it lies within one day, the day is named once."""
+        """The period as text. If it lies within one day, the date appears only once."""
         end = (
             f"{self.ends_at:%H:%M}"
             if self.starts_at.date() == self.ends_at.date()
@@ -207,7 +207,7 @@ class Moment(Episode, Searched):
     def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
         """Delete the moment and close the gap in the chain."""
         with transaction.atomic():
-            UserProfile.objects.locked().get(pk=self.user_id)  # every change of the chain locks the person
+            UserProfile.objects.locked().get(pk=self.user_id)  # lock the person, as every change of the chain does
             place = copy(self)
             deleted = super().delete()
             Moment.objects.relink(self.user_id, [place])
@@ -227,11 +227,11 @@ def moment_key(name: str, starts_at: datetime, taken: Collection[str]) -> str:
 
 class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
     def of(self, session: Session) -> Self:
-        """Return a session's drafts for turns that no moment covers, in order."""
+        """Return a session's drafts for turns not covered by a moment, in order."""
         return self.filter(session=session, last_sequence__gt=session.built_to).order_by("first_sequence")
 
     def publish(self, sessions: Collection[Session]) -> None:
-        """Delete drafts whose turns moments now cover. Shorten a draft whose turns they cover in part."""
+        """Delete drafts whose turns are now covered by moments. Shorten drafts whose turns are partly covered."""
         own = self.filter(session__in=sessions)
         own.filter(last_sequence__lte=F("session__last_moment_message_idx")).delete()
         built_to = Session.objects.filter(pk=OuterRef("session_id")).values("last_moment_message_idx")
@@ -240,9 +240,9 @@ class EpisodeDraftQuerySet(models.QuerySet["EpisodeDraft"]):
 
 
 class EpisodeDraft(Episode):
-    """An episode of a session that an engine wrote together with the statements of the same turns.
+    """An episode that an engine wrote together with the statements from the same turns.
 
-    A build publishes it as a moment without another call. Without the draft, the build calls the engine.
+    A build publishes the draft as a moment, without calling the engine again.
     """
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")

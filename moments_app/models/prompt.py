@@ -1,4 +1,4 @@
-"""Prompts that operators can edit: a resource with an address and immutable, numbered versions."""
+"""Prompts that operators can edit. A prompt is a resource with an address and immutable, numbered versions."""
 
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from sessions_app.refusals import Conflict
 
 
 class NewerVersion(Conflict):
-    """A newer version was saved in the meantime. The message names its author and the time."""
+    """A newer version was saved in the meantime. The message includes its author and time."""
 
     code = "newer_version"
 
@@ -24,20 +24,20 @@ class NewerVersion(Conflict):
 
 class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
     def for_application(self, uri: str, application: int) -> Self:
-        """Return the resources with this address that an application may use: its own first, then the global one."""
+        """Return the resources with this address available to an application, its own first, then the global one."""
         own_first = F("application").asc(nulls_last=True)
         return self.filter(Q(application=application) | Q(application=None), uri=uri).order_by(own_first)
 
     def in_force(self, application: int) -> Self:
-        """Return the resources with an active version for an application: global ones first, then its own."""
+        """Return an application's resources with an active version, global ones first, then its own."""
         active = self.filter(Q(application=application) | Q(application=None), active_version__isnull=False)
         return active.select_related("active_version").order_by(F("application").asc(nulls_first=True), "uri")
 
     def version_in_force(self, uri: str, application: int) -> "PromptVersion":
-        """Return the active version of the prompt at `uri` for an application: its own, otherwise the global one.
+        """Return the active version of a prompt for an application, its own or otherwise the global one.
 
         Raises:
-            PromptResource.DoesNotExist: there is none; the message names the URI.
+            PromptResource.DoesNotExist: there is no active version. The message contains the URI.
         """
         active = self.for_application(uri, application).filter(active_version__isnull=False)
         resource = active.select_related("active_version").first()
@@ -112,7 +112,7 @@ class PromptResource(models.Model):
 
         Args:
             note: what changed, and why.
-            after: number of the newest version that the author has seen. 0: there was none. None: don't check.
+            after: number of the newest version that the author has seen. 0 if there was none; None to skip this check.
 
         Raises:
             NewerVersion: there is a newer version that the author hasn't seen.

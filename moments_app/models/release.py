@@ -1,6 +1,6 @@
-"""Releases: items learned from one person or more, which an operator rewords and shares with others.
+"""Releases are items learned from one or more people, which an operator rewords and shares with others.
 
-A release is signed, to detect releases that were inserted without the application. A new wording is a new release that
+Releases are signed, to detect rows that were not inserted by the application. A new wording is a new release that
 replaces the old one. Revoked releases stay on record.
 """
 
@@ -36,7 +36,7 @@ class ReleaseQuerySet(models.QuerySet["Release"]):
 
 
 class Release(models.Model):
-    """A shared wording, and the operator who decided to share it."""
+    """A shared wording, and the operator who released it."""
 
     release_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="releases")
@@ -93,7 +93,7 @@ class Release(models.Model):
 
     @property
     def is_signed(self) -> bool:
-        """True if the signature is valid and the shared item has the signed wording."""
+        """True if the signature is valid and the shared item still has the signed wording."""
         says = self.atom.content if self.atom and not self.revoked_at else self.wording
         try:
             _SIGNER.unsign(f"{self._signed}:{self.signature}")

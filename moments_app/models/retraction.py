@@ -1,8 +1,8 @@
-"""Retractions: withdrawn turns or directly written items, and the rows that were derived from them.
+"""A retraction withdraws turns or directly written items, and the rows derived from them.
 
-A withdrawn row is moved from its table to this one, as JSON. So queries don't have to filter it out, and undoing the
-retraction restores it unchanged. A row that only refers to withdrawn data stays in its table and is rewritten. Its
-former values are stored here too.
+A withdrawn row is moved from its table to the table of retracted items, as JSON. So queries don't have to filter it
+out, and undoing the retraction restores it unchanged. A row that only refers to withdrawn data stays in its table and
+is rewritten. Its former values are stored in the same way.
 """
 
 import uuid
@@ -33,7 +33,7 @@ TELLING = (
     *("session_id", "user_id", "stream_type"),
 )
 
-BY_RETRACTION = "retraction:"  # prefix of `requested_by` when a retraction is the cause
+BY_RETRACTION = "retraction:"  # prefix of `requested_by` if another retraction is the requester
 
 
 class CannotPutBack(Refusal):
@@ -43,7 +43,7 @@ class CannotPutBack(Refusal):
 
 
 class ExactEncoder(DjangoJSONEncoder):
-    """Write times with microseconds, so that rows are restored exactly."""
+    """Encodes times with microseconds, so that rows are restored exactly."""
 
     def default(self, o: Any) -> Any:
         return o.isoformat() if isinstance(o, datetime) else super().default(o)
@@ -66,7 +66,7 @@ class Retraction(models.Model):
     retraction_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(
         UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="retractions"
-    )  # blank: of a shard's shared items
+    )  # blank for a retraction of a shard's shared items
     stream = models.ForeignKey(
         MemoryStream,
         null=True,
@@ -135,17 +135,17 @@ class Retraction(models.Model):
 
     @property
     def cause_id(self) -> str:
-        """The id of the retraction that caused this one; blank if none did."""
+        """The id of the retraction that caused this one; blank if there is none."""
         return self.requested_by.removeprefix(BY_RETRACTION) if self.requested_by.startswith(BY_RETRACTION) else ""
 
     @property
     def is_left(self) -> bool:
-        """True if the retraction that caused this one was undone without it."""
+        """True if the retraction that caused this one is no longer in effect."""
         return bool(self.cause_id) and not Retraction.objects.standing().filter(retraction_id=self.cause_id).exists()
 
     @property
     def may_be_undone(self) -> bool:
-        """True if it was not undone, and its cause does not have to be undone with it."""
+        """True if the retraction can be undone on its own: it is in effect, and no retraction in effect caused it."""
         return self.undone_at is None and (not self.cause_id or self.is_left)
 
     def turns(self) -> MessageQuerySet:
@@ -172,7 +172,7 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         return list(self.values_list("object_pk", flat=True))
 
     def keep(self, retraction: Retraction, rows: Iterable[models.Model], *, is_rewritten: bool = False) -> None:
-        """Store rows as they are, before they are withdrawn or rewritten."""
+        """Store the current state of rows, before they are withdrawn or rewritten."""
         self.bulk_create(
             RetractedItem(
                 retraction=retraction,
@@ -187,14 +187,14 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         )
 
     def put_back(self, *tables: type[models.Model]) -> int:
-        """Restore the rows of tables, table by table. Return their number.
+        """Restore the rows of these tables, in the given order of tables. Return the number of rows.
 
-        A rewritten row that was deleted since is not restored.
+        A rewritten row that was deleted in the meantime is not restored.
         """
         return sum(_put_back(table, list(self.of(table).order_by("object_pk"))) for table in tables)
 
     def put_back_missing(self, table: type[models.Model]) -> None:
-        """Restore removed rows, except those that a newer row has replaced, and those whose source was deleted."""
+        """Restore removed rows, except rows replaced by newer ones and rows whose source was deleted."""
         items = list(self.withdrawn(table).order_by("object_pk"))
         for field in _references(table):
             lost = _lost(field, items)
@@ -237,7 +237,7 @@ class RetractedItem(models.Model):
     @property
     def label(self) -> str:
         """A text that identifies the row to a person."""
-        if self.data.get("kind") == Message.Kind.PARTITION:  # its text is written for models
+        if self.data.get("kind") == Message.Kind.PARTITION:  # its text is for models
             return f"Boundary after turn {self.data['sequence']}"
         if process := self.data.get("process"):
             return title_of(process)
@@ -277,7 +277,7 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
         _forget(field, wanted, lost)
     kept = [field.name for field in table._meta.concrete_fields if not field.primary_key and field.name != "user"]
     for item in wanted:
-        if item.is_rewritten:  # without the owner: it never changes, and distributed tables don't allow updating it
+        if item.is_rewritten:  # without the owner, which never changes and can't be updated in distributed tables
             item.row().save(update_fields=kept)
         else:
             item.row().save(force_insert=True)
@@ -289,7 +289,7 @@ def _references(table: type[models.Model]) -> Iterator[models.ForeignKey[Any, An
 
 
 def _lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem]) -> set[Any]:
-    """Return the primary keys of deleted rows to which these rows refer."""
+    """Return the primary keys of deleted rows referenced by these items."""
     table: type[models.Model] = field.related_model
     named = {item.data[field.name] for item in items} - {None}
     if table is field.model:

@@ -15,13 +15,13 @@ from sessions_app.models import UserProfile
 if TYPE_CHECKING:
     from moments_app.models.atom import MemoryAtom
 
-# The columns of a statement that its history shows. The others contain primary keys.
+# The columns of a statement that are shown in its history. The others contain primary keys.
 SHOWN = ("content", "kind", "state", "formed_at", "valid_from", "valid_until", "due_at", "is_wrong", "is_pinned")
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Who changes statements, and why.
+    """The actor and the reason of a change of statements.
 
     Args:
         actor: `key:…`, `operator:…`, `job:…` or the name of a command or schedule.
@@ -114,7 +114,7 @@ class StatementChange(models.Model):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The former values of the columns, with which an update can revert the change."""
+        """The former values of the changed columns, which an update can restore."""
         fields = apps.get_model("moments_app", "MemoryAtom")._meta
         columns = {name: cast("models.Field[Any, Any]", fields.get_field(name)) for name in self.before}
         return {name: columns[name].to_python(value) for name, value in self.before.items()}

@@ -15,14 +15,14 @@ from sessions_app.models import Application, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
 LABELS_MAX = 20
-NAMESPACE_MAX = 255  # maximum characters of all labels together
+NAMESPACE_MAX = 255  # maximum total characters of all labels
 KEY_MAX = 255
 TEXT_MAX = 50_000
 TTL_MIN, TTL_MAX = 0.01, 10 * 365 * 24 * 60.0  # minutes
-WORDS_MAX_BYTES = 1_000_000  # maximum bytes of text per request that are indexed at once
+WORDS_MAX_BYTES = 1_000_000  # maximum bytes of text indexed during a request
 END = "\x1f"  # ends each label of a stored namespace
 AFTER_END = chr(ord(END) + 1)
-HIDDEN = "\U0010ffff"  # lists of namespaces leave out first labels that start with this, unless the request names them
+HIDDEN = "\U0010ffff"  # prefix of first labels that lists of namespaces omit unless requested
 
 # The path of a field in a value, a comparison, and the JSON value to compare with.
 Condition = tuple[list[str], str, Any]
@@ -37,14 +37,14 @@ def labels(namespace: str) -> list[str]:
 
 
 def range_of(prefix: Sequence[str]) -> tuple[str, str]:
-    """Return the range of stored namespaces with this prefix: the first one, and the first one after them."""
+    """Return the half-open range of stored namespaces with this prefix: the first one, and the end."""
     start = stored(prefix)
     return start, start[:-1] + AFTER_END if prefix else HIDDEN
 
 
 class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
     def of(self, user: UserProfile | None, application: int) -> Self:
-        """Return the items of a user. Without a user, return the application's items that belong to no user."""
+        """Return the items of a user. Without a user, return the application's own items."""
         return self.filter(user=user, application=application)
 
     def live(self) -> Self:
@@ -60,13 +60,13 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
 
     def in_order(self) -> Self:
         """Order the items of one owner by address."""
-        # The first two columns are constant, but without them PostgreSQL would sort instead of reading an index.
+        # The first two columns are constant, but without them PostgreSQL would sort the rows instead of using an index.
         return self.order_by("user_id", "application_id", "namespace", "key")
 
     def after(self, namespace: Sequence[str], key: str) -> Self:
         """Return the items that follow this address in the order of `in_order`."""
         at = stored(namespace)
-        # The first filter makes PostgreSQL start at this place of the index.
+        # The first filter makes PostgreSQL start at this position in the index.
         return self.filter(namespace__gte=at).filter(Q(namespace__gt=at) | Q(key__gt=key))
 
     def at(self, addresses: Sequence[tuple[Sequence[str], str]]) -> Self:
@@ -83,10 +83,10 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         return self.filter(Func("value", told, function="memory_item_fits", output_field=models.BooleanField()))
 
     def put(self, items: Sequence["StoredItem"]) -> int:
-        """Insert items, or replace those at the same addresses. Return the number of stored items.
+        """Insert items, or replace the items at the same addresses. Return the number of stored items.
 
-        If several items have the same address, only the last is stored. Texts beyond `WORDS_MAX_BYTES` are not indexed
-        until `index_words` runs.
+        If several items have the same address, only the last one is stored. Texts beyond `WORDS_MAX_BYTES` are not
+        indexed until `index_words` runs.
         """
         by_address = {(item.namespace, item.key): item for item in items}
         indexed = 0
@@ -106,9 +106,9 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
         return len(by_address)
 
     def restart_ttl(self, items: Sequence["StoredItem"]) -> None:
-        """Restart the time to live of those items that have one.
+        """Restart the time to live of the items that expire.
 
-        Skip items that another transaction is changing, because a read must not wait for them.
+        Skip items locked by another transaction, because a read must not wait.
         """
         if expiring := [item.pk for item in items if item.ttl is not None]:
             free = self.filter(pk__in=expiring).select_for_update(skip_locked=True, no_key=True)
@@ -117,7 +117,7 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
 
 
 class StoredItem(Searched):
-    """A JSON value under a namespace and a key. It belongs to one user, or to no user of the application."""
+    """A JSON value under a namespace and a key. It belongs to one user, or to the application itself."""
 
     SEARCHED = ("text",)
 

@@ -1,7 +1,7 @@
-"""Streams: texts about a session, a user or an agent, and the facts and observations behind them.
+"""Streams are texts about a session, a user or an agent, with the facts and observations behind them.
 
-A new kind of memory is a row instead of code. The columns say what a stream accepts, how much, how long its items are,
-and how its text is written.
+A new kind of memory needs a new row, but no code. The columns configure which items a stream accepts, their number and
+length, and how its text is written.
 """
 
 import uuid
@@ -88,7 +88,7 @@ def _models_allowed() -> Collection[str]:
 
 
 def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
-    """Return the number of rows of a subquery. Count at most `most` rows."""
+    """Return the number of rows of a subquery, but at most `most`."""
     return Func(ArraySubquery(rows.values("pk")[:most]), function="cardinality", output_field=IntegerField())
 
 
@@ -97,11 +97,11 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return self.filter(is_active=True)
 
     def extracting(self) -> Self:
-        """Return the streams that formations fill."""
+        """Return the active streams to which formations add items."""
         return self.active().filter(Q(extracts_observations=True) | Q(extracts_facts=True))
 
     def seen_by(self, session: Session) -> Self:
-        """Return the streams of a session's turns and context: its own, its person's, its agent's."""
+        """Return the streams for a session's turns and context: the session's, its person's and its agent's streams."""
         own = Q(stream_type=MemoryStream.Type.SESSION, session=session)
         person = Q(stream_type=MemoryStream.Type.USER, agent_id=session.agent_id)
         agents = ("", session.agent_id)
@@ -120,13 +120,13 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         self.update(last_updated_at=timezone.now(), pinned_content=pinned, consolidated_content=text)
 
     def with_figures(self, most: int) -> Self:
-        """Annotate with numbers of items, and with the time of the last consolidation (`consolidated_at`).
+        """Annotate streams with numbers of items, and with the time of the last consolidation (`consolidated_at`).
 
-        `waiting` is the number of waiting observations, `fresh` the number of those that no consolidation has received,
-        and `facts` the number of facts.
+        `waiting` is the number of waiting observations, `fresh` the number of those that no consolidation has read, and
+        `facts` the number of facts.
 
         Args:
-            most: the maximum of each number, to limit the cost for huge streams.
+            most: the maximum to which items are counted, to limit the cost for huge streams.
         """
         own = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
         last = own.order_by("-consolidated_at").filter(consolidated_at__isnull=False).values("consolidated_at")[:1]
@@ -139,7 +139,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         )
 
     def ensure_for_each(self, sessions: Sequence[Session]) -> None:
-        """Create missing streams of one person's sessions, and of the person."""
+        """Create missing streams of a person and of some of the person's sessions."""
         user = sessions[0].user
         own = {"user": user, "stream_type": MemoryStream.Type.SESSION, **asdict(SESSION_DEFAULTS)}
         persons = {"user": user, "stream_type": MemoryStream.Type.USER, **asdict(USER_DEFAULTS)}
@@ -149,7 +149,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         insert_missing(streams, named_by="stream_id")
 
     def seen_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
-        """Return the streams that formations fill, by session: all streams of one person's sessions."""
+        """Return the streams to which formations add items, keyed by session. All sessions belong to one person."""
         agents = {session.agent_id for session in sessions}
         own = Q(stream_type=MemoryStream.Type.SESSION, session__in=sessions)
         persons = Q(stream_type=MemoryStream.Type.USER, agent_id__in=agents)
@@ -160,7 +160,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
-        """Return the active streams for the lessons of a session: of the session's agent, and of every agent.
+        """Return the active streams for lessons from a session: its agent's stream, and the stream for all agents.
 
         Create them if they don't exist.
         """
@@ -168,7 +168,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         lessons = {"application_id": session.application_pk, "stream_type": MemoryStream.Type.AGENT}
         lessons |= {"name": LESSONS}
         for agent in agents:
-            # Only digests fill these streams. A formation might mistake one person's remark for a lesson for everyone.
+            # Only digests add items to these streams. A formation might mistake a person's remark for a general lesson.
             fields = asdict(LESSONS_DEFAULTS) | {"extracts_observations": False}
             insert_if_missing(MemoryStream(agent_id=agent, **lessons, **fields))
         return list(self.active().filter(agent_id__in=agents, **lessons).order_by("id"))
@@ -197,7 +197,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
 
 
 class MemoryStream(models.Model):
-    """A unit of evolving memory; see the module's docstring."""
+    """A text with the items behind it. See the module's docstring."""
 
     class Type(models.TextChoices):
         SESSION = "session"
@@ -311,7 +311,7 @@ class MemoryStream(models.Model):
         return self.name_on_pages
 
     def clean(self) -> None:
-        """Check the constraints to get readable errors, and check that settings allow the model."""
+        """Check the constraints with readable errors, and check that the settings allow the model."""
         if self.extraction_model and self.extraction_model not in _models_allowed():
             raise ValidationError(
                 {"extraction_model": "Use a model of MEMORY_FORMATION__STREAM_MODELS, or leave it blank."}
@@ -331,13 +331,13 @@ class MemoryStream(models.Model):
 
     @property
     def name_on_pages(self) -> str:
-        """The name in the admin without the owner. The admin calls a stream a text."""
+        """The name in the admin, without the owner. The admin calls a stream a memory text."""
         names = {self.Type.SESSION: "text about the session", self.Type.USER: "text about the person"}
         return names.get(self.Type(self.stream_type), f"shared memory {self.name}")
 
     @property
     def title(self) -> str:
-        """The name in the admin, with the owner: `text about session s1 of ada, agent default`."""
+        """The name in the admin with the owner, such as `text about session s1 of ada, agent default`."""
         whose = {
             self.Type.SESSION: f"text about session {self.session} of {self.user}",
             self.Type.USER: f"text about {self.user}",
@@ -347,7 +347,7 @@ class MemoryStream(models.Model):
 
     @property
     def application_pk(self) -> int:
-        """The primary key of the application: of the person, or of the shard."""
+        """The primary key of the application of the person or shard."""
         found = self.user.application_id if self.user else self.application_id
         assert found is not None  # a shard always has an application
         return found
@@ -363,7 +363,7 @@ class MemoryStream(models.Model):
         return self.stream_type == self.Type.AGENT
 
     def is_fed_by(self, session: Session) -> bool:
-        """Return whether a session's turns feed the stream: it is the session's, the agent's or every agent's."""
+        """Return whether the stream may receive items from a session's turns."""
         if self.stream_type == self.Type.SESSION:
             return self.session_id == session.pk
         return self.agent_id == session.agent_id or (self.is_shard and not self.agent_id)

@@ -1,7 +1,7 @@
-"""Rolling summaries: for each session a chain of versions, each based on the previous one.
+"""Rolling summaries. Each session has a chain of versions, each based on the previous one.
 
-A version is `processing` as soon as its work is requested. A database constraint allows each session only one such
-version.
+A version is created as `processing` when it is requested. A database constraint allows only one such version per
+session.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from moments_app.models.prompt import PromptVersion
 from sessions_app.models import Session, UserProfile
 
 PROCESS = "roll_summary"
-WINDOW = 14  # turns in the window of a summary
-STUCK_AFTER = timedelta(minutes=5)  # after this time, an unfinished summary without a job is restarted
+WINDOW = 14  # maximum turns in the window of a summary
+STUCK_AFTER = timedelta(minutes=5)  # age after which an unfinished summary without a job is restarted
 
 # The window ends with a round. It starts with a user turn if there is one, to avoid splitting a pair. The role of an
 # archived first turn is unknown. This is a single statement, because each append that ends a round executes it. It
@@ -60,11 +60,11 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return self.filter(status=Summary.Status.PROCESSING)
 
     def newest_first(self) -> Self:
-        """Order as in the chain: by the end of the windows, latest first."""
+        """Order summaries as in the chain, by the end of the window, latest first."""
         return self.order_by("-end_sequence", "-id")
 
     def with_source_sequences(self) -> Self:
-        """Annotate with `source_sequences`: the sequences of the source turns that still exist, in order."""
+        """Annotate summaries with `source_sequences`, the ordered sequences of the source turns that still exist."""
         sequences = Func("user", "session", "source_message_ids", function="sequences_of_turns")
         return self.annotate(source_sequences=ExpressionWrapper(sequences, ArrayField(models.BigIntegerField())))
 
@@ -86,10 +86,10 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return bool(self.begin_each({session: end}))
 
     def begin_each(self, ends: Mapping[Session, int]) -> list[Session]:
-        """Add the next version for each session with one statement. Return the sessions for which one was added.
+        """Add the next version for each session, with one statement. Return the sessions with a new version.
 
         Args:
-            ends: the sequence of the last turn of the window, by session. The turn ends a round.
+            ends: the sequence of the last turn of the window, keyed by session. The turn ends a round.
         """
         windows = [
             (session.pk, session.user_id, max(0, end - WINDOW + 1), end, session.kept_from_sequence)
@@ -104,7 +104,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
 
 
 class Summary(models.Model):
-    """One version of a session's rolling summary; see the module's docstring."""
+    """A version of a session's rolling summary. See the module's docstring."""
 
     class Status(models.TextChoices):
         PROCESSING = "processing"

@@ -1,7 +1,7 @@
-"""The number of texts in a memory that contain each word. It shows if a query's word is rare, common or a typo.
+"""Vocabularies count the texts of a memory that contain each word.
 
-`count_words` recounts when memory has grown by a tenth, so the counts may be slightly outdated. Searches find new texts
-at once.
+The counts show whether a word of a query is rare, common or a typo. `count_words` recounts when memory has grown by a
+tenth, so the counts may be slightly outdated. This doesn't delay searches, which find new texts immediately.
 """
 
 from typing import Self
@@ -16,14 +16,14 @@ from sessions_app.models import UserProfile
 
 class VocabularyQuerySet(models.QuerySet["Vocabulary"]):
     def seen_by(self, user: UserProfile, agent_id: str) -> Self:
-        """Return the person's own vocabulary, and those of the shards of an agent and of every agent."""
+        """Return the vocabularies of a person, of an agent's shards, and of the shards for all agents."""
         shards = Q(stream__is_active=True, stream__agent_id__in={"", agent_id})
         shards &= Q(stream__application=user.application_id)
         return self.filter(Q(user=user) | Q(user=None) & shards)
 
 
 class Vocabulary(models.Model):
-    """The words of one person's memory or of one shard, with the number and length of its texts."""
+    """The words in the memory of one person or in one shard, with the number and length of the texts."""
 
     user = models.OneToOneField(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="vocabulary")
     stream = models.OneToOneField(
@@ -57,7 +57,7 @@ class Word(models.Model):
     """One stem, and the number of texts of each kind that contain it."""
 
     vocabulary = models.ForeignKey(Vocabulary, on_delete=models.CASCADE, related_name="words", db_index=False)
-    # Only for row security: the word is deleted with its vocabulary.
+    # Only for row-level security. Words are deleted together with their vocabulary.
     user = models.ForeignKey(
         UserProfile, null=True, on_delete=models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
     )

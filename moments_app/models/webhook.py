@@ -1,7 +1,7 @@
 """Webhooks and their deliveries.
 
 A delivery is inserted in the transaction of its event, and refers to the event. If an erasure or a retraction removes
-the event from the log, it is not sent. `memoryproject.status.webhooks` sends due deliveries.
+the event from the log, the delivery is not sent. `memoryproject.status.webhooks` sends due deliveries.
 """
 
 import base64
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(hours=1)
 KEPT_TRYING = timedelta(days=3)
-LEASE = timedelta(minutes=1)  # of a delivery attempt; after it expires, another worker retries
+LEASE = timedelta(minutes=1)  # lease of a delivery attempt; after it expires, another process retries
 SECRET_BYTES = 24
 KEPT = timedelta(days=30)
 
 
 class WebhookEvent(models.TextChoices):
-    """The types of events that are sent: the type in the event log, and the public name."""
+    """The types of events sent to webhooks. Each has its type in the event log and a public name."""
 
     MOMENTS_BUILT = "moments_built", "moment.made"
     SESSION_SETTLED = "session_settled", "session.settled"
@@ -53,7 +53,7 @@ def public_name(event: str) -> str:
 
 class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
     def subscribed_to(self, events: Sequence[Event]) -> Self:
-        """Return the endpoints for events of one person or application: those of their application, or global ones."""
+        """Return the endpoints subscribed to these events. All events belong to one person or application."""
         told = self.filter(is_active=True, events__overlap=sorted({event.type for event in events}))
         event = events[0]
         if event.application_id:
@@ -73,8 +73,6 @@ def new_secret() -> bytes:
 
 
 class WebhookEndpoint(models.Model):
-    """A system that receives webhooks."""
-
     application = models.ForeignKey(Application, default=DEFAULT, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=64)
     url = models.CharField(
@@ -125,7 +123,7 @@ class WebhookEndpoint(models.Model):
 
     @property
     def secret(self) -> bytes:
-        """The signing secret; blank if the key that decrypts it no longer exists."""
+        """The signing secret; empty if the key that decrypts it no longer exists."""
         return unseal(self.sealed_secret, "webhook") or b""
 
     @property
@@ -149,7 +147,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
             wake(Channel.WEBHOOKS)
 
     def waiting(self) -> Self:
-        """Return deliveries that are neither sent nor given up."""
+        """Return deliveries that are not sent yet and may be retried."""
         return self.filter(due_at__isnull=False)
 
     def take_next(self) -> "WebhookDelivery | None":
@@ -166,7 +164,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         return taken
 
     def next_due(self, *, within: float) -> float:
-        """Return the seconds until a delivery is due, or until an endpoint may receive again, at most `within`."""
+        """Return the seconds until a delivery is due or an endpoint's pause ends, but at most `within`."""
         endpoints = WebhookEndpoint.objects.filter(waits_until__gt=Now()).order_by("waits_until")
         next_endpoint = endpoints.values_list(_time_until("waits_until"))[:1]
         next_delivery = self.filter(due_at__gt=Now()).order_by("due_at").values_list(_time_until("due_at"))[:1]
@@ -216,7 +214,7 @@ class WebhookDelivery(models.Model):
 
     @transaction.atomic
     def drop(self) -> None:
-        """Delete it without sending, because the person of the event no longer exists."""
+        """Delete the delivery without sending it, because the person of the event no longer exists."""
         self.delete()
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
 
@@ -227,10 +225,10 @@ class WebhookDelivery(models.Model):
 
     @transaction.atomic
     def note_failure(self, error: str) -> None:
-        """Postpone this delivery and the endpoint's others, longer after each failure. Give it up after `KEPT_TRYING`.
+        """Postpone this delivery and the endpoint's other deliveries. Stop retrying this one after `KEPT_TRYING`.
 
         Args:
-            error: why it failed, without the address.
+            error: the error message, without the address.
         """
         now = database_now()
         failures = F("failures") + 1
@@ -254,5 +252,5 @@ class WebhookDelivery(models.Model):
 
 
 def pause_after(failures: int) -> timedelta:
-    """Return the pause after this number of consecutive failures."""
+    """Return the pause after a number of consecutive failures. It doubles with each failure."""
     return min(FIRST_PAUSE * (1 << min(failures - 1, 20)), LONGEST_PAUSE)

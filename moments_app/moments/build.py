@@ -1,4 +1,4 @@
-"""`build_moments`: build moments from the turns of a session that no moment covers yet, except the lag.
+"""`build_moments` builds moments from a session's turns that no moment covers yet, except the lag.
 
 A build publishes the drafts of formations, and calls the engine for turns without a draft. In one transaction, it
 stores the moments, links them into the user's chain, and adds a partition event.
@@ -51,8 +51,8 @@ from sessions_app.models import Message, Session
 from sessions_app.models.session import UNBUILT
 
 LOOK_AHEAD = 200
-PROMPT_TOKENS = 1_450  # of a call, without its turns: prompt, journey, recent moments
-AGAIN_TO = "again_to"  # key in params: a build must reach this turn, because moments up to it were withdrawn
+PROMPT_TOKENS = 1_450  # estimated tokens of a call without its turns: prompt, journey, recent moments
+AGAIN_TO = "again_to"  # key in params: the turn that a build must reach, because moments up to it were withdrawn
 
 
 class BuildMoments(Process[BuildInput, Built]):
@@ -75,7 +75,7 @@ class BuildMoments(Process[BuildInput, Built]):
         shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
         if not shown:
             if not job.force:
-                # Reset the count, so that the next append doesn't queue a build again.
+                # Reset the counters, so that the next append doesn't queue a build again.
                 _count_from(session, session)
             return Skipped("no turns are waiting, except those that have to stay live")
         return BuildInput(
@@ -131,7 +131,7 @@ class BuildMoments(Process[BuildInput, Built]):
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines() and settings.MEMORY_FORMATION.enabled:  # formations draft all moments
+        if settling_combines() and settings.MEMORY_FORMATION.enabled:  # formations write drafts of all moments
             return None
         tokens = tokens_of(turns_that(UNBUILT, everything=everything))
         most = float(settings.MOMENT_BUILDER.max_input_tokens)
@@ -158,7 +158,7 @@ def _due_by_tokens(session: Session) -> bool:
 
 
 def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
-    """Return the turns that one run builds: without moments, and before the lag. Also return whether more are left."""
+    """Return the turns for one run: those without moments, before the lag. Also return whether more are left."""
     live_from = stays_live_from(session, params)
     waiting = session.messages.turns().believed().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
     # Also read some turns after the boundary, because tool results may move it back.
@@ -170,7 +170,7 @@ def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Mess
 
 
 def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
-    """Return the sequence of the first turn that stays live. The job's params override the configured lag."""
+    """Return the sequence of the first turn to keep in the live window. `params` can override the configured lag."""
     if AGAIN_TO in params and "lag" not in params:
         return params[AGAIN_TO] + 1
     conf = settings.MOMENT_BUILDER
@@ -180,7 +180,7 @@ def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
 
 
 def _first_waiting(session: Session) -> int:
-    """Return the sequence after the last covered turn. Retracted turns are covered too."""
+    """Return the sequence after the last covered turn. Retracted turns also count as covered."""
     return session.built_to + 1
 
 
@@ -199,13 +199,13 @@ def _move_boundary(job: Job, session: Session, input: BuildInput, built: Built, 
 
 
 def _count_from(session: Session, then: Session) -> None:
-    """Let the thresholds count from `then`, the session at the time of the claim."""
+    """Count new turns and tokens from `then`, the session at the time of the claim."""
     session.built_message_count, session.built_total_tokens = then.message_count, then.total_tokens
     session.save(update_fields=["built_message_count", "built_total_tokens"])
 
 
 def _follow_up(job: Job, session: Session, input: BuildInput) -> None:
-    """Queue the next build, if this one was partial or enough new turns have arrived."""
+    """Queue the next build if this one was partial, or if enough new turns have arrived."""
     if input.is_cut:
         Job.objects.request(BuildMoments.name, session, requested_by=job.requested_by, force=True, params=job.params)
     elif is_due(session):

@@ -1,7 +1,7 @@
-"""`delete_moment`: delete a moment. Its turns stay, and count as processed.
+"""`delete_moment` deletes a moment. Its turns stay, and count as processed.
 
-The other functions clean rows that name deleted moments by their keys, or that quote a model's sentences. Keys contain
-names, and names quote turns.
+The other functions clean rows that contain keys of deleted moments or sentences by a model. Keys are derived from the
+moments' names, which may quote turns.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,8 +22,8 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
     """Delete a moment. Close the gap in the chain, and clear journeys that may mention it.
 
     Args:
-        moment: a moment of the acting user.
-        actor: the key or operator that requests it, as `key:…` or `operator:…`.
+        moment: a moment of the acting person.
+        actor: the key or operator that requests the deletion, as `key:…` or `operator:…`.
     """
     Event.objects.create(
         type=MOMENT_DELETED,
@@ -42,14 +42,14 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
 
 
 def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
-    """Return the rows that name these moments, and the rows that quote what a model wrote about the session.
+    """Return the rows that contain these keys, and the session's jobs whose results contain dropped sentences.
 
-    They are partition events of the person's other sessions, results of jobs, and entries of the event log.
+    The rows are partition events of the person's other sessions, jobs, and entries of the event log.
 
     Args:
         session: the session of the moments.
         keys: the keys of the moments.
-        also: a condition for more partition events to return.
+        also: a condition that selects additional partition events.
     """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
     named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
@@ -60,12 +60,12 @@ def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> li
 
 
 def take_keys_out(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
-    """Remove moments' keys from a row. Also remove dropped sentences from a job's result.
+    """Remove keys of deleted moments from a row. If the row is a job, also remove its dropped sentences.
 
     Args:
-        row: a partition event, a job with its result, or an entry of the event log.
+        row: a partition event, a job, or an entry of the event log.
         keys: the keys of the deleted moments.
-        fields: new values for fields of a partition event.
+        fields: new values for fields of a partition event's payload.
     """
     if isinstance(row, Message):
         rewrite(row, _without(row.payload, keys) | fields)

@@ -1,4 +1,4 @@
-"""Prepare turns for the engine, which divides them, and make moments from its answer.
+"""Prepare turns for the engine, which divides them into moments, and store the moments.
 
 Builds, rebuilds and settlings use this module. Turns with a draft of a formation are not sent to an engine again.
 """
@@ -32,7 +32,7 @@ from sessions_app.models.user_profile import united
 
 # Limits of one run, in memory and in time; a follow-up job builds the rest.
 MAX_TURNS = 2_000
-MAX_CALLS = 10  # approximate, because it is derived from tokens
+MAX_CALLS = 10  # approximate, because the limit is applied to tokens
 BUILT = "moments_built"  # type of event
 _HELD = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
@@ -66,13 +66,14 @@ class BuildInput(ProcessInput):
     """The input of a build, at the time of the claim.
 
     Args:
-        session: the session, with its counters at that time.
+        session: the session, with its counters at the time of the claim.
         known: the moments before the turns.
         first_sequence, last_sequence: the first and the last turn to process.
         chunks: the turns for the engine, in order. Some have a draft and need no call.
-        corrections: the state of the person's corrections before the claim read anything.
+        corrections: the state of the person's corrections at the start of the claim.
         is_cut: whether more turns are due than one run accepts.
-        is_again: whether moments of these turns were withdrawn. Such a build does not reset the thresholds.
+        is_again: whether moments of these turns were withdrawn or are replaced. Such a build does not reset the
+            counters.
     """
 
     prompt_version: PromptVersion
@@ -91,11 +92,11 @@ class BuildInput(ProcessInput):
 
     @property
     def asked(self) -> list[Chunk]:
-        """The chunks without a draft, for which the engine is called."""
+        """The chunks that need a call to the engine, because they have no draft."""
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
     def of_one_call(self) -> "BuildInput":
-        """Return the same input, cut to what the first call of the engine receives."""
+        """Return the part of this input that the first call to the engine receives."""
         first, *others = self.chunks
         return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
 
@@ -127,13 +128,13 @@ def builder_prompt(session: Session) -> PromptVersion:
     """Return the active prompt for builds of a session.
 
     Raises:
-        CannotRun: there is none.
+        CannotRun: there is no active version.
     """
     return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
 
 
 def fitting(turns: Sequence[Message], most: int) -> int:
-    """Return how many of these turns one run accepts: at most `most`, and within the limit of tokens."""
+    """Return how many of these turns fit into one run: at most `most`, and within the token limit."""
     left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
     for count, turn in enumerate(turns[:most]):
         left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
@@ -153,7 +154,7 @@ def chunks_with_drafts(
     """Group turns by draft. Split turns without a draft into the input of each call.
 
     Args:
-        read: the same turns without platform text.
+        read: the turns of `shown` without platform text.
         drafts: the drafts of the session, in order.
     """
 
@@ -176,7 +177,7 @@ def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo)
     """Split turns into the input of each call.
 
     Args:
-        read: the same turns without platform text.
+        read: the turns of `shown` without platform text.
     """
     turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens, zone) for turn in read]
     parts = split(
@@ -244,14 +245,14 @@ def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[S
 
 
 def _known(segment: Segment, chunk: Chunk) -> KnownMoment:
-    """Convert a moment to the form in which the next call receives it."""
+    """Convert a segment to the format for the next call."""
     held = range(segment.first_sequence, segment.last_sequence + 1)
     times = [turn.created_at for turn, place in zip(chunk.turns, chunk.sequences, strict=True) if place in held]
     return KnownMoment(segment.draft.name, segment.draft.summary, min(times), max(times))
 
 
 def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
-    """Extend each segment to the next one, so that system turns in between belong to the earlier segment."""
+    """Extend each segment up to the next one, so that the system turns in between belong to a segment."""
     starts = [input.first_sequence] + [segment.first_sequence for segment in segments[1:]] + [input.last_sequence + 1]
     return [
         replace(segment, first_sequence=first, last_sequence=following - 1)
@@ -263,15 +264,15 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 
 
 def refuse_what_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
-    """Lock a person and return them.
+    """Lock and return a person. Raise `Moved` if the input of the builds has changed.
 
     Args:
-        corrections: the state of the person's corrections before the claims of the builds read anything.
+        corrections: the state of the person's corrections at the start of the builds' claims.
 
     Raises:
-        Moved: something that the engine received has changed.
+        Moved: moments, drafts or facts that the engine received have changed.
     """
-    user = UserProfile.objects.locked().get(pk=user_id)  # every change of the chain locks the person
+    user = UserProfile.objects.locked().get(pk=user_id)  # lock the person, as every change of the chain does
     if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):
         raise Moved("Moments that the engine received were changed or deleted.")
     drafts = [chunk.draft.pk for one in builds for chunk in one.chunks if chunk.draft]
@@ -283,7 +284,7 @@ def refuse_what_moved(user_id: int, corrections: CorrectionState, *, builds: Seq
 
 @dataclass(frozen=True)
 class Division:
-    """A build with its result, to be stored."""
+    """A build with its result, ready to be stored."""
 
     job: Job
     input: BuildInput
@@ -291,13 +292,13 @@ class Division:
 
 
 def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
-    """Write the moments of a build, and link its turns to them. The caller links the moments into the chain."""
+    """Store the moments of a build, and link its turns to them. The caller must link the moments into the chain."""
     [moments] = store_each([Division(job, input, built)])
     return moments
 
 
 def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
-    """Write the moments of several builds of one person, with as many statements as `store_moments` for one."""
+    """Store the moments of several builds of one person, with a constant number of statements."""
     segments = [(one.input.session, segment) for one in divisions for segment in one.built.segments]
     times = _times(segments)
     taken = _taken_keys(segments[0][0].user_id, [start for start, _ in times])
@@ -308,7 +309,7 @@ def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
 
 
 def _moments(division: Division, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
-    """Return the unsaved moments of a build. The last one has the journey. Add their keys to `taken`."""
+    """Return the unsaved moments of a build, and add their keys to `taken`. The latest moment contains the journey."""
     moments: list[Moment] = []
     for segment, said in zip(division.built.segments, times, strict=False):  # the other times are for the next builds
         moments.append(_moment(division, segment, said, taken))
@@ -336,14 +337,14 @@ def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime
 
 
 def _columns(draft: DraftMoment) -> dict[str, Any]:
-    """Return the columns that the engine wrote. Strip the name, and remove duplicate tags."""
+    """Return the engine's fields as columns. Strip the name, and remove duplicate tags."""
     written = {name: getattr(draft, name) for name in WRITTEN}
     tags = {name: united([], value) for name, value in written.items() if isinstance(value, list)}
     return written | tags | {"name": draft.name.strip()}
 
 
 def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
-    """Return the moments as unsaved drafts, which a later build publishes."""
+    """Return unsaved drafts of the moments, for a later build to publish."""
     return [
         EpisodeDraft(
             **_columns(segment.draft),
@@ -360,7 +361,7 @@ def drafts_of(job: Job, input: BuildInput, built: Built) -> list[EpisodeDraft]:
 
 
 def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
-    """Return the keys of a person's moments that contain the date of one of these times."""
+    """Return the keys of a person's moments that contain one of these dates."""
     on_days = [Q(key__contains=day) for day in sorted({f"{start:%Y%m%d}" for start in starts})]
     return set(Moment.objects.filter(reduce(or_, on_days), user_id=user).values_list("key", flat=True))
 
@@ -377,7 +378,6 @@ def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, 
 
 
 def _link_turns(moments: Sequence[Moment]) -> None:
-    """Link turns to their moments."""
     rows = [(one.pk, one.source_session_id, one.first_sequence, one.last_sequence) for one in moments]
     pks, sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
     values: dict[str, Any] = {"user": moments[0].user_id, "moments": pks}
@@ -396,7 +396,7 @@ def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dic
     }
 
 
-# --- arithmetic, to be tested without a database ---
+# --- arithmetic, without a database ---
 
 
 def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tuple[int, int]]:
@@ -406,11 +406,12 @@ def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tupl
     before it, or at the start to the first range. Empty ranges are dropped.
 
     Args:
-        ranges: inclusive (start, end) indexes that an engine proposed, in its order.
-        length: turns in the window, at least 1.
+        ranges: inclusive (start, end) indexes proposed by an engine, in any order.
+        length: the number of turns in the window, at least 1.
 
     Returns:
-        The new inclusive indexes by the position in `ranges`, in window order. Dropped ranges are missing.
+        A dict that maps positions in `ranges` to the new inclusive (start, end) indexes, in window order. Dropped
+        ranges are missing.
     """
     last = length - 1
     clipped = sorted((min(max(start, 0), last), min(max(end, 0), last), n) for n, (start, end) in enumerate(ranges))

@@ -1,7 +1,7 @@
-"""The journey: a person's latest moments before some turns, as dated sentences in time order.
+"""The journey is a text with a person's latest moments before some turns, as dated sentences in time order.
 
 It is derived without a model, and stored with the last moment of each build, so it outlives the session. It contains
-the moments that are earlier in time, even if they were built later.
+moments of earlier turns, even if they were built later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ ORDER BY place.number, near.ends_at DESC, near.first_sequence DESC, near.id DESC
 """  # noqa: S608 (constants)
 
 
-Headlines = Mapping[int, tuple[str, str]]  # names and summaries of moments, by primary key
+Headlines = Mapping[int, tuple[str, str]]  # names and summaries of moments, keyed by primary key
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class KnownBefore:
 
 @dataclass(frozen=True)
 class Place:
-    """The place of some turns in a person's time.
+    """The position of some turns in a person's history.
 
     Args:
         session: primary key of the turns' session.
-        sequence: sequence of the first turn. Moments of this session from there on are left out.
+        sequence: sequence of the first turn. Moments of this session from this turn on are excluded.
         until: the time of the last turn.
     """
 
@@ -81,9 +81,9 @@ class Told:
     """A moment before some turns.
 
     Args:
-        pk: primary key; None for an unsaved one.
+        pk: primary key; None for an unsaved moment.
         moment: the moment as an engine receives it.
-        sequence: sequence of its first turn.
+        sequence: sequence of the moment's first turn.
     """
 
     pk: int | None
@@ -111,29 +111,29 @@ class Before:
     since: datetime | None = None
 
     def with_new(self, new: Sequence[Told], until: datetime) -> "Before":
-        """Return a copy with those unsaved moments that ended by `until`."""
+        """Return a copy that also contains the unsaved moments that ended by `until`."""
         added = [one for one in new if one.moment.ends_at <= until]
         begun = [one.moment.starts_at for one in added] + ([self.since] if self.since else [])
-        # If several moments ended at the same time, the last ones are the newest.
+        # Of several moments with the same end, the last is the newest.
         latest = sorted([*reversed(added), *self.latest], key=lambda one: one.order, reverse=True)
         return replace(self, latest=latest, count=self.count + len(added), since=min(begun, default=None))
 
     @property
     def known(self) -> KnownBefore:
-        """The journey and headlines that an engine receives."""
+        """The journey for an engine, and its headlines."""
         shown = self.latest[:RECENT_MOMENTS]
         journey = Journey([one.moment for one in shown], self.count, self.since)
         return KnownBefore(journey, {one.pk: (one.moment.name, one.moment.summary) for one in shown if one.pk})
 
 
 def are_current(headlines: Headlines) -> bool:
-    """Return whether moments still have these headlines: none was withdrawn, rebuilt or corrected in the meantime."""
+    """Return whether none of these moments was withdrawn, rebuilt or corrected since the headlines were read."""
     now = Moment.objects.filter(pk__in=headlines).values_list("pk", "name", "summary")
     return {pk: (name, summary) for pk, name, summary in now} == headlines
 
 
 def told(journey: Journey) -> str:
-    """Return the journey as text: the period, the number of moments, and the latest ones that fit, in time order."""
+    """Return the journey as text: the period, the number of moments, and as many of the latest moments as fit."""
     first, last = (
         f"{time:%Y-%m-%d}" for time in (journey.since or journey.moments[-1].starts_at, journey.moments[0].ends_at)
     )
@@ -147,7 +147,7 @@ def told(journey: Journey) -> str:
 
 
 def _step(moment: KnownMoment) -> str:
-    """Return a moment as text: its day, its name, and the first sentence of its summary, shortened."""
+    """Return a moment as text: day, name, and the shortened first sentence of the summary."""
     said = next(iter(sentences(moment.summary)), " ".join(moment.summary.split()))
     if len(said) > STEP_MAX:
         said = f"{said[:STEP_MAX].rsplit(' ', 1)[0]} …"
@@ -155,7 +155,7 @@ def _step(moment: KnownMoment) -> str:
 
 
 def known_before(session: Session, sequence: int, until: datetime) -> KnownBefore:
-    """Return the journey before some turns; see `Place`."""
+    """Return the journey before some turns. The arguments are those of `Place`."""
     [before] = before_each(session.user_id, [Place(session.pk, sequence, until)])
     return before.known
 
@@ -165,7 +165,7 @@ def before_each(user: int, places: Sequence[Place]) -> list[Before]:
 
     Args:
         user: primary key of the person.
-        places: places in sessions of the person.
+        places: places in the person's sessions.
     """
     values: dict[str, Any] = {"user": user, "sessions": [place.session for place in places]}
     values |= {"sequences": [place.sequence for place in places], "untils": [place.until for place in places]}

@@ -28,7 +28,7 @@ RECOVERY_HINT = (
 
 @dataclass(frozen=True)
 class PartitionEvent:
-    """A partition event to write: its type, and the fields for its payload."""
+    """A partition event that is not stored yet: its type, and its own fields of the payload."""
 
     session: Session
     partition_type: str
@@ -40,7 +40,7 @@ class PartitionEvent:
         """Return the event for a build of moments.
 
         Args:
-            moments: its stored moments, oldest first.
+            moments: the stored moments of the build, oldest first.
             journey: the person's journey, including these moments.
         """
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
@@ -59,9 +59,9 @@ class PartitionEvent:
         """Return the event for a digest. It is a system message, which a client sends before all others.
 
         Args:
-            context: what a model needs to know to continue.
+            context: the information that a model needs to continue.
             turns: the sequences of the replaced turns.
-            cleared: whether the session went idle. Then no turn is live.
+            cleared: whether the session is idle, so that the live window is empty.
         """
         fields: dict[str, object] = {
             "context": context,
@@ -73,12 +73,12 @@ class PartitionEvent:
         return cls(session, CLEARED if cleared else DIGEST, fields, Message.Role.SYSTEM)
 
     def leave(self, sequence: int) -> Message:
-        """Store the event right after the turn with this sequence. It gets the turn's time."""
+        """Store the event right after the turn with this sequence, with the turn's time."""
         [message] = leave_each([(self, sequence)])
         return message
 
     def payload(self, latest: Sequence[str]) -> dict[str, object]:
-        """Return the payload with the fields that all events have.
+        """Return the payload, including the fields common to all events.
 
         Args:
             latest: keys of the person's latest moments.
@@ -94,7 +94,7 @@ class PartitionEvent:
 
 
 def leave_each(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
-    """Store events in one person's sessions, each right after the turn with its sequence. They get the turns' times."""
+    """Store events in one person's sessions, each right after the turn with its sequence, with the turn's time."""
     user = events[0][0].session.user_id
     said_at = _said_at(user, [(event.session.pk, sequence) for event, sequence in events])
     keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
@@ -129,10 +129,10 @@ def _message(event: PartitionEvent, sequence: int, latest: Sequence[str], said_a
 
 
 def known_at(event: Message | None) -> str:
-    """Return what is known about the turns before a partition event: a digest's context, or summaries of moments.
+    """Return the known data before a partition event: the context of a digest, or the summaries of moments.
 
-    The text depends only on the event's own session. So withdrawals in other sessions don't affect what is derived from
-    it.
+    The text depends only on the event's own session. So withdrawals in other sessions don't affect data derived from
+    this text.
     """
     if event is None:
         return ""
@@ -155,7 +155,7 @@ def rewrite(event: Message, payload: dict[str, Any], *, is_of_request: bool = Fa
     """
     places = {line.partition(":")[0]: place for place, line in enumerate(event.content.split("\n"))}
     event.payload = payload
-    # The database doesn't keep the order of the payload's fields.
+    # Restore the order of the fields, which the database doesn't preserve.
     event.content = fenced(dict(sorted(payload.items(), key=lambda field: places.get(field[0], len(places)))))
     event.tokens = estimate_tokens(event.content)
     event.save(update_fields=["payload", "content", "tokens"])

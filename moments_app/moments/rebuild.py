@@ -1,7 +1,7 @@
-"""`rebuild_moments`: rebuild a session's moments with the current prompt and engine.
+"""`rebuild_moments` rebuilds a session's moments with the current prompt and engine.
 
-Each run repeats one build and replaces its moments, in one transaction. Runs follow the order of the conversation. If
-the engine fails, the moments remain unchanged.
+Each run repeats one build and replaces its moments, in one transaction. The runs follow the order of the conversation.
+If the engine fails, the moments remain unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -48,8 +48,8 @@ class RebuildInput(ProcessInput):
     """The input of a rebuild.
 
     Args:
-        build: the input of the build that is repeated.
-        replaced: the times of the last change of the moments to replace, by primary key.
+        build: the input of the repeated build.
+        replaced: the moments to replace: their last modification times, keyed by primary key.
     """
 
     build: BuildInput
@@ -119,9 +119,9 @@ class RebuildMoments(Process[RebuildInput, Built]):
 
 
 def built_together(session: Session, sequence: int) -> list[Moment]:
-    """Return the first moments from a sequence on that one build created, up to a gap.
+    """Return the first moments at or after a sequence that were created by one build, up to a gap.
 
-    A gap may be a deleted moment, which must not return.
+    A gap may be a deleted moment, which must not be recreated.
     """
     start = max(sequence, session.kept_from_sequence)
     own = session.moments.filter(user_id=session.user_id, first_sequence__gte=start).order_by("first_sequence")
@@ -164,7 +164,7 @@ def _input(session: Session, moments: list[Moment], shown: list[Message], correc
 
 
 def _rewrite_events(session: Session, old: set[str], moments: list[Moment], journey: str) -> None:
-    """Replace the old moments with the new ones in the session's partition events. Remove their keys elsewhere."""
+    """Replace the old moments with the new ones in the session's partition events. Remove old keys elsewhere."""
     for event in session.messages.partitions().filter(payload__moment_keys__has_any_keys=list(old)):
         payload = event.payload or {}
         left = set(payload["moment_keys"]) - old

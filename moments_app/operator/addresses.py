@@ -1,4 +1,4 @@
-"""Find the admin pages of `rem://` addresses, and describe their rows in words."""
+"""Find the admin pages for `rem://` addresses, and describe the rows at these addresses."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from sessions_app.people.provenance import Provenance, declared
 SESSIONS = "rem://sessions/"
 
 
-# Descriptions by the start of an address. `{}` is replaced by the rest of the address.
+# Descriptions, keyed by the prefix of the address. `{}` is replaced by the rest of the address.
 NAMES = {
     "rem://moments/key/": "the moment {}",
     "rem://atoms/": "an item",
@@ -28,7 +28,7 @@ NAMES = {
     "rem://prompts/": "the prompt {}",
     "rem://users/": "the profile",
 }
-# The columns that describe a row: kind, time, and source turn, either by session and sequence or by primary key.
+# The columns that describe a row: kind, time, and source turn. The turn has a session and sequence, or a primary key.
 COLUMNS: dict[str, "Field[Any, Any]"] = {
     "kind": TextField(),
     "time": DateTimeField(),
@@ -53,7 +53,7 @@ class Source:
     """The row at an address.
 
     Args:
-        name: a description in words.
+        name: a description, such as `fact, 21 Nov, from chat-1 turn 4`.
         url: the admin page; blank if there is none.
     """
 
@@ -75,7 +75,7 @@ class _Row(NamedTuple):
 
 
 def name_of_source(ref: str) -> str:
-    """Describe the row at an address, using only the address."""
+    """Return a description of the row at an address, without looking it up."""
     session, is_turn, sequence = ref.removeprefix(SESSIONS).rpartition("/messages/")
     if ref.startswith(SESSIONS):
         return f"turn {sequence} of {session}" if is_turn else f"the summary of {_session_id(ref)}"
@@ -117,7 +117,7 @@ class Pages:
         return {_session_id(ref) for ref in self._refs if ref.startswith(SESSIONS)}
 
     def _of_table(self, table: Provenance, user: UserProfile) -> QuerySet[Any, Any] | None:
-        """Return the rows of a table at addresses: the person's rows, and those of shards."""
+        """Return the rows of a table at the addresses. They belong to the person or to shards."""
         assert table.address is not None  # because `__init__` selects tables with an address
         start, field = table.address
         may_be_shared = table.model._meta.get_field(table.person).null
@@ -127,12 +127,12 @@ class Pages:
     def _rows(
         self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "", wanted: Collection[str] | None = None
     ) -> QuerySet[Any, Any] | None:
-        """Return the rows of a kind at addresses, with the columns of `_Row`. None if no address is of this kind.
+        """Return the rows at addresses of one kind, as columns of `_Row`, or None if no address is of this kind.
 
         Args:
-            rows: the rows of this kind that the addresses may refer to.
-            field: the field that follows the prefix in an address.
-            among: the start of the addresses, if the field contains the whole address.
+            rows: the rows in which to look up the addresses.
+            field: the field whose value follows the prefix in an address.
+            among: the prefix of addresses of this kind, if the field contains the whole address.
             wanted: the values to find. Default: the parts of the addresses after the prefix.
         """
         if wanted is None:
@@ -155,7 +155,7 @@ class Pages:
         )
 
     def of(self, ref: str) -> str:
-        """Return the URL of the page; blank if there is none, or the row was deleted."""
+        """Return the URL of the admin page. Blank if there is no page, or the row was deleted."""
         pk = self._sessions.get(_session_id(ref)) if ref.startswith(SESSIONS) else None
         if pk is None:
             return self._urls.get(ref, "")
@@ -164,7 +164,7 @@ class Pages:
         return turn_url(pk, int(ref.rsplit("/", 1)[1]))
 
     def source(self, ref: str) -> Source:
-        """Return the row at an address, marked if it was deleted."""
+        """Return the description and URL of the row at an address. The description mentions if the row was deleted."""
         url, name = self.of(ref), self._names.get(ref) or name_of_source(ref)
         return Source(ref, name if url or not ref else f"{name} (deleted)", url)
 
@@ -174,13 +174,13 @@ def _order(row: _Row) -> int:
 
 
 def _places_of(user: UserProfile, rows: Collection[_Row]) -> dict[int, tuple[str, int]]:
-    """Return the session id and the sequence of source turns, by primary key."""
+    """Return the session id and sequence of source turns, keyed by primary key."""
     turns = Message.objects.filter(user=user, pk__in={row.turn for row in rows if row.turn})
     return {pk: (session, n) for pk, session, n in turns.values_list("pk", "session__session_id", "sequence")}
 
 
 def _named(row: _Row, places: Mapping[int, tuple[str, int]]) -> str:
-    """Describe a row in words: `fact, 21 Nov, from chat-1 turn 4`."""
+    """Return a description of a row, such as `fact, 21 Nov, from chat-1 turn 4`."""
     session, sequence = places.get(row.turn or 0, (row.session, row.sequence))
     turn = "" if sequence is None else f" turn {sequence}"
     return f"{row.kind}{_day(row.time)}" + (f", from {session}{turn}" if session else "")

@@ -25,17 +25,17 @@ class AsOf:
 
     @property
     def day(self) -> date | None:
-        """The chosen day; None: now."""
+        """The chosen day, or None for now."""
         return self.form.cleaned_data.get("as_of") if self.form.is_valid() else None
 
     @property
     def time(self) -> datetime | None:
-        """The end of the day; None: now."""
+        """The end of the chosen day, or None for now."""
         return datetime.combine(self.day, time.max, tzinfo=UTC) if self.day else None
 
     @property
     def query(self) -> str:
-        """The query string for links that keep the day; blank: now."""
+        """The query string for links that keep the day. Blank for now."""
         return f"?as_of={self.day}" if self.day else ""
 
     @property

@@ -33,8 +33,8 @@ def ask_again(kept: KeptContext, left_out: Collection[LineName], *, model: str) 
         left_out: the lines to leave out.
 
     Raises:
-        EngineError: there is no answer.
-        InvalidAnswer: the answer can't be read.
+        EngineError: the model did not answer.
+        InvalidAnswer: the answer can't be parsed.
     """
     from moments_app.engines.endpoint import Endpoint  # imported here because commands don't need the client
 

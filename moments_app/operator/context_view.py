@@ -19,8 +19,8 @@ class ShownLine:
     """A line of a context.
 
     Args:
-        when: which contexts of a trace have it: `same` (both), `then` or `now`.
-        field: its name in a form.
+        when: the contexts of a trace that contain the line: `same` (both), `then` or `now`.
+        field: the line's name in a form.
     """
 
     line: KeptLine
@@ -34,9 +34,9 @@ class ShownLayer:
     """A layer of a context.
 
     Args:
-        key: its name in a context.
-        share: its share of the bar, in percent.
-        start, width: the position and width of its part of the bar, out of `BAR`.
+        key: the layer's name in a context.
+        share: the layer's share of the bar, in percent.
+        start, width: the layer's position and width in the bar, in units of `BAR`.
     """
 
     key: str
@@ -52,12 +52,12 @@ class ShownLayer:
 
     @property
     def number(self) -> int:
-        """Its position among all layers."""
+        """The layer's position among all layers."""
         return list(LAYERS).index(self.key)
 
     @property
     def color(self) -> int:
-        """The number of its color, which is the same on all pages."""
+        """The number of the layer's color, which is the same on all pages."""
         return self.number % COLORS
 
 
@@ -78,12 +78,12 @@ def shown_layers(layers: Iterable[KeptLayer], pages: Pages, whole: int) -> list[
     """Return the layers of a context.
 
     Args:
-        pages: finds the pages of the lines.
-        whole: the number of tokens that the whole bar stands for.
+        pages: looks up the page of each line's source.
+        whole: the number of tokens that the full width of the bar represents.
     """
     shown, start = [], 0
     for layer in layers:
-        if layer.name not in LAYERS:  # stored by another release
+        if layer.name not in LAYERS:  # a layer of another release
             continue
         width = round(BAR * layer.tokens / whole)
         lines = [ShownLine(line, pages.source(line.ref)) for line in layer.lines]

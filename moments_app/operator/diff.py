@@ -20,7 +20,6 @@ class DiffPart:
 
     @property
     def words(self) -> int:
-        """The number of its words."""
         return len(self.text.split())
 
 
@@ -46,7 +45,7 @@ class DiffLine:
 
     Args:
         kind: `same`, `removed` or `added`.
-        old, new: its number in each text, from 1; None if it isn't in that text.
+        old, new: the line's number in each text, from 1; None if the text doesn't contain the line.
     """
 
     kind: str

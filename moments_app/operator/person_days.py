@@ -30,9 +30,9 @@ class Kind:
 
     Args:
         time: the column by which rows are sorted.
-        text: the column with their text.
+        text: the column with the text to show.
         session: the lookup to the session.
-        rows: returns a person's rows that are such events.
+        rows: returns the rows of a person that are events of this kind.
     """
 
     name: str
@@ -83,7 +83,10 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Place:
-    """The position of an event: later events come first, then simultaneous ones by kind and key."""
+    """The position of an event in the list.
+
+    Later events come first. Simultaneous events are sorted by kind and key.
+    """
 
     at: datetime
     kind: int
@@ -91,7 +94,7 @@ class Place:
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Parse a position from a URL parameter; None if the parameter is invalid."""
+        """Parse a position from a URL parameter, or return None if the parameter is invalid."""
         at, kind, pk = (*text.split(","), "", "")[:3]
         try:
             time_of = parse_datetime(at)

@@ -5,7 +5,7 @@ from django.http import HttpRequest
 READ_PERSON = "sessions_app.read_userprofile"
 EXPORT_PERSON = "sessions_app.export_userprofile"
 PREVIEW_CONTEXT = "sessions_app.preview_context"
-# To see everything that memory stores about a person, and its sources.
+# Permissions to see everything that memory stores about a person, and the sources.
 SEE_MEMORY = (
     "sessions_app.view_session",
     "sessions_app.view_userprofile",

@@ -74,12 +74,12 @@ class Entry:
     Args:
         message: a turn or a partition event.
         moment: the moment that contains the turn.
-        opens_moment: whether the previous line is in another moment or in none.
-        opens_live, opens_lag: whether it is the first turn of the live window, or of the lag.
-        is_marked: whether it was searched for.
+        opens_moment: whether the line is the first of its moment on the page.
+        opens_live, opens_lag: whether the turn is the first of the live window, or of the lag.
+        is_marked: whether the operator searched for the line.
         retraction: the retraction that removed the turn from memory.
-        moments: the moments that a partition event names, if they still exist.
-        is_archived: whether its text is in a file.
+        moments: the moments whose keys a partition event contains, if they still exist.
+        is_archived: whether the text of the turn is in an archive file.
         links: links from extras.
     """
 
@@ -168,7 +168,7 @@ def _turn(
 
 
 def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, Moment]]:
-    """Read the moments of the turns, and those that partition events name."""
+    """Read the moments of the turns, and those whose keys partition events contain."""
     held = {message.moment_id for message in messages if message.moment_id}
     named = {key for message in messages for key in _payload(message).get("moment_keys", []) if message.kind != "turn"}
     own = Moment.objects.filter(user_id__in={message.user_id for message in messages}).defer("search_vector")
@@ -179,7 +179,7 @@ def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, 
 
 
 def _retractions(messages: Sequence[Message]) -> dict[datetime, Retraction]:
-    """Return the turns' retractions by time. Each retracted turn records the time of its retraction."""
+    """Return the turns' retractions, keyed by time. Each retracted turn records the time of its retraction."""
     times = {message.retracted_at for message in messages if message.retracted_at}
     sessions = {message.session_id for message in messages}
     found = Retraction.objects.filter(session_id__in=sessions, created_at__in=times) if times else ()

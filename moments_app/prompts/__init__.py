@@ -58,12 +58,11 @@ class NotApproved(Conflict):
 
 
 def needs_second_editor() -> bool:
-    """Return whether the site requires another editor to activate a version."""
+    """Return whether the site requires that another editor activates a version."""
     return bool(settings.PROMPT_APPROVAL == "second")
 
 
 def normalize_newlines(content: str) -> str:
-    """Return a text with normalized line breaks."""
     return content.replace("\r\n", "\n")
 
 

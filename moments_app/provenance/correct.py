@@ -1,10 +1,10 @@
 """`correct`: correct, end or withdraw a fact together with everything that says the same thing; and `undo_correction`.
 
-Texts that say the same thing are found by provenance (what was derived from the same turns) and by search. Other facts,
-lines of streams' texts, moments, summaries and digests are changed, and the profile is rebuilt. Turns keep their words
-and are marked, so that engines read them as corrected and derive nothing wrong from them again. An ending changes only
-facts and texts, which describe the present; moments, summaries, digests and turns describe their own time. All changes
-can be previewed, are made in one transaction, and are undone together.
+The module finds such texts by provenance (they were derived from the same turns) and by search. It changes other facts,
+lines of streams' texts, moments, summaries and digests, and rebuilds the profile. Turns keep their words and are
+marked. Engines receive marked turns in their corrected form, so they derive nothing wrong from them again. Ending a
+fact changes only facts and texts, because these describe the present. Moments, summaries, digests and turns describe
+their own time. All changes can be previewed, are made in one transaction, and are undone together.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -72,9 +72,9 @@ class Change:
     """A text that says the same thing, before and after.
 
     Args:
-        kind: the kind of its source: a fact, a moment, a summary, a partition event, a line of a stream's text, or a
-            turn, which is only marked.
-        before, after: the text, or a list of texts; blank after: it is removed, or is no longer valid.
+        kind: the kind of the text's source: a fact, a moment, a summary, a partition event, a line of a stream's text,
+            or a turn, which is only marked.
+        before, after: the text, or a list of texts. A blank `after` means that the text is removed or no longer valid.
     """
 
     kind: str
@@ -95,7 +95,7 @@ class Order:
 
 
 def correcting(content: str) -> Order:
-    """Return the order to replace the text of a fact, because it was never true."""
+    """Return the order to replace the text of a fact that was never true."""
     return Order(Correction.Kind.CORRECTED, content.strip())
 
 
@@ -104,15 +104,15 @@ def ending(valid_until: datetime | None = None) -> Order:
 
 
 def withdrawing() -> Order:
-    """Return the order to withdraw a fact without a replacement, because it was never true."""
+    """Return the order to withdraw a fact that was never true, without a replacement."""
     return Order(Correction.Kind.WITHDRAWN)
 
 
 def preview(fact: MemoryAtom, order: Order) -> list[Change]:
-    """Return everything that says the same thing, before and after the change. Runs a constant number of queries.
+    """Return all texts that say the same thing, before and after the change. Runs a constant number of queries.
 
     Raises:
-        CannotCorrect: the fact belongs to no person, was corrected already, or says this already.
+        CannotCorrect: the fact belongs to no person, was corrected already, or already has this text.
     """
     _person_of(fact)
     _refuse(fact, order)
@@ -120,7 +120,7 @@ def preview(fact: MemoryAtom, order: Order) -> list[Change]:
 
 
 def said_elsewhere(fact: MemoryAtom) -> list[Change]:
-    """Return everything else that says the same thing as a fact, with each text as it would read without the fact.
+    """Return all other texts that say the same thing as a fact, and how each would read without the fact.
 
     Raises:
         CannotCorrect: the fact belongs to no person.
@@ -129,7 +129,7 @@ def said_elsewhere(fact: MemoryAtom) -> list[Change]:
 
 
 def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
-    """Return the fact itself first, then everything else that says the same thing."""
+    """Return the change of the fact, followed by the changes of other texts that say the same thing."""
     rewording = Rewording(fact.content, order.after)
     found = recall(_person_of(fact), fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
@@ -150,7 +150,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
 
     Args:
         requested_by: `key:…` or `operator:…`.
-        leave: addresses of matching texts that are left unchanged.
+        leave: addresses of matching texts that must not change.
 
     Raises:
         CannotCorrect: see `preview`.
@@ -167,10 +167,10 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
         valid_until=order.valid_until,
         requested_by=requested_by,
     )
-    changes.sort(key=lambda change: change.kind != STREAM)  # change texts before the items in their lines end
+    changes.sort(key=lambda change: change.kind != STREAM)  # change lines of texts before their items end
     correction.changes = [_apply(change, correction, user) for change in changes]
     _move_parts(correction)
-    EpisodeDraft.objects.filter(user=user).delete()  # builds draft them again, from the corrected facts
+    EpisodeDraft.objects.filter(user=user).delete()  # builds create new drafts from the corrected facts
     correction.save(update_fields=["changes"])
     _settle(correction, Cause(requested_by, correction.reason))
     _touch_person(user)
@@ -266,14 +266,14 @@ def _facts(
     line = Q(state=MemoryAtom.State.LINE)
     own = (MemoryAtom.objects.holding() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
     twins = Q(content_hash=fact.content_hash)
-    # A search shows a turn instead of a fact that only repeats it.
+    # The search returns a turn instead of facts that only repeat it, so also check the facts from these turns.
     of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
     same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN) | line)
     changes = []
     for other in same.exclude(pk=fact.pk).defer("search_vector").order_by("pk"):
         is_twin = other.content_hash == fact.content_hash
         is_same = is_twin or rewording.says_same(other.content)
-        # Only some of its sentences may say the same thing.
+        # Possibly only some sentences of a line say the same thing.
         is_line = other.state == MemoryAtom.State.LINE
         is_text = other.attribute in WHOLE or is_line
         is_reworded = is_text or order.kind == Correction.Kind.CORRECTED
@@ -303,7 +303,7 @@ def _texts(fact: MemoryAtom, rewording: Rewording, moments: Collection[int], ses
 
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
-    """Return the source turns of the fact and the found turns, in their corrected form."""
+    """Return the source turns of the fact and the turns at the places, with corrections applied."""
     own = Message.objects.said().believed().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
     beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
@@ -317,7 +317,7 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
 def _turn_marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
     """Return a mark for each turn that states the wrong fact. Engines then read the turn as corrected.
 
-    The source turns of the fact may use other words: "Oscar, my guinea pig".
+    The source turns of the fact may state it in other words, such as "Oscar, my guinea pig".
     """
     sources = set(fact.source_message_ids)
     return [
@@ -377,7 +377,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
 
 
 def _move_parts(correction: Correction) -> None:
-    """Move the contents of replaced lines to their replacements, except for items that the correction ended."""
+    """Move the contents of replaced lines to their replacements, except items ended by the correction."""
     cause = Cause(correction.requested_by, correction.reason)
     for change in correction.changes:
         if change.get("made"):
@@ -386,7 +386,7 @@ def _move_parts(correction: Correction) -> None:
 
 
 def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom:
-    """Return the replacement of a wrong fact. It has the same times, but is known only since the correction."""
+    """Return the replacement of a wrong fact. It has the same times, but counts as known only since the correction."""
     is_line = atom.position is not None
     state = MemoryAtom.State.LINE if is_line else MemoryAtom.State.ACTIVE
     ended = {"state": state} | ({name: getattr(atom, name) for name in ENDING} if atom.ended_by else {})
@@ -434,18 +434,21 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
 
 
 def _undo(change: dict[str, Any], correction: Correction, actor: str) -> None:
-    """Restore a text that was written by an engine, or the text of a stream, and keep later changes to it."""
+    """Restore a text written by an engine, or the text of a stream, but keep later changes to it."""
     before, after = change["before"], change["after"]
     if (row := _row(change)) and change["field"] in (texts := texts_of(row)):
         set_text(row, change["field"], restored(change, texts[change["field"]], correction))
-    is_whole = change["kind"] == STREAM and "made" not in change  # a whole text, from before its lines were statements
+    is_whole = change["kind"] == STREAM and "made" not in change  # a whole text, from before lines were statements
     if is_whole and (stream := MemoryStream.objects.filter(pk=change["pk"]).first()):
         now = stream.consolidated_content
         write_text(stream, before if now == after else merged_text(before, after, now), actor=actor)
 
 
 def _row(change: Mapping[str, Any]) -> Row | None:
-    """Return the moment, summary or partition event of a change. None if it was deleted, or for other changes."""
+    """Return the moment, summary or partition event of a change.
+
+    Return None if the row was deleted, or if the change is of another kind.
+    """
     table = next((table for table, kind in KINDS.items() if kind == change["kind"]), None)
     return table.objects.filter(pk=change["pk"]).first() if table else None
 

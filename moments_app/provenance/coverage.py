@@ -1,8 +1,8 @@
-"""`coverage`: find the place of every turn, counted from the rows and not from the counters.
+"""`coverage`: determine where every turn is, from the rows and not from the counters.
 
 A turn is in a moment, in the live window, digested and waiting for the next build, waiting in a named job, archived or
-deleted by retention, or retracted. A turn without a place is an alarm, and so is a session whose counters disagree with
-its rows. All turns are read, so this is for operators and not for requests that must be fast.
+deleted by retention, or retracted. A turn in none of these places raises an alarm, and so does a session whose counters
+disagree with its rows. The count reads all turns, so it is too slow for API requests.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from moments_app.models import Job
 from moments_app.provenance.remake import MOMENTS
 from sessions_app.models import Session, UserProfile
 
-NAMED = 100  # maximum number of named sessions
+NAMED = 100  # maximum number of sessions to return
 
-# The state of the latest job that should have put a session's turns into moments explains why they wait.
+# The state of the latest job that builds moments of a session explains why turns of the session are waiting.
 _PLACED = """
 WITH latest AS (
     SELECT DISTINCT ON (session_id) session_id, CASE
@@ -67,17 +67,19 @@ WAITING = ("queued", "held", "failed", "digested", "missing")
 
 @dataclass(frozen=True)
 class Coverage:
-    """The number of turns at each place.
+    """The number of turns in each place.
 
     Args:
         in_moments: in exactly one moment each.
         live: in the live window of their session.
         digested: covered by a digest, and waiting for the next build or for settling.
-        queued, held, failed: in a job that is due or running; that waits for a backoff or an engine; or that failed.
+        queued: in a job that is due or running.
+        held: in a job that waits for a backoff or an engine.
+        failed: in a failed job.
         left_out: in a deleted moment, so they should not be in memory.
-        archived: no longer in the transcript, by retention.
+        archived: removed from the transcript by retention.
         retracted: stored, but no longer used.
-        missing: without a place. Must be 0.
+        missing: in none of the above. Must be 0.
         miscounted: sessions whose counters disagree with their rows. Must be 0.
         oldest_waiting: the time of the oldest turn that is in no moment and not live.
         jobs_with_nothing: jobs that were skipped.
@@ -104,10 +106,10 @@ class Coverage:
 
 
 def coverage(user: UserProfile | None = None) -> Coverage:
-    """Count the turns at each place.
+    """Count the turns in each place.
 
     Args:
-        user: only this person's turns; None: all people's.
+        user: count only this person's turns; None: count the turns of all people.
     """
     rows = _rows(_TOTALS_SQL, user)
     sessions, jobs = Session.objects.all(), Job.objects.filter(status=Job.Status.SKIPPED)
@@ -124,7 +126,7 @@ def coverage(user: UserProfile | None = None) -> Coverage:
 
 
 def uncovered(user: UserProfile | None = None) -> list[Session]:
-    """Return up to `NAMED` sessions with turns that no job will put into moments, oldest turn first."""
+    """Return up to `NAMED` sessions with turns that no job will put into moments, sorted by their oldest such turn."""
     found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=["failed", "missing"], most=NAMED)]
     sessions = Session.objects.select_related("user").in_bulk(found)
     return [sessions[pk] for pk in found if pk in sessions]
@@ -132,7 +134,7 @@ def uncovered(user: UserProfile | None = None) -> list[Session]:
 
 @transaction.atomic
 def queue_again(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
-    """Queue builds for the sessions that `uncovered` finds, regardless of the thresholds."""
+    """Queue builds for the sessions that `uncovered` returns, regardless of the thresholds."""
     return [
         Job.objects.request(MOMENTS.process, session, requested_by=requested_by, force=True)
         for session in uncovered(user)

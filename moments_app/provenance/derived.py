@@ -1,4 +1,4 @@
-"""Find what was derived from some turns of a session, by the sources that every derived row records.
+"""Find everything derived from some turns of a session, using the sources that every derived row records.
 
 An engine that received a turn may have used it anywhere in its answer, and in later answers that continue it. So all
 results of one call count as derived, together with their continuations: the session's later moments, later versions of
@@ -42,15 +42,15 @@ class InStreams:
     """Some items of streams, and the rows that depend on them.
 
     Args:
-        atoms: the items, in the order of their table, including items that were released from others.
+        atoms: the items, followed by the items released from them.
         releases: releases of the atoms.
-        lines: lines of stream texts, including former ones, since the first consolidation that received one of the
+        lines: current and former lines of stream texts, written since the first consolidation that received one of the
             atoms.
-        since: the time of that consolidation, by stream.
-        reopened: facts that the atoms, or their source turns, had ended. They are valid again.
+        since: the time of that consolidation, keyed by stream.
+        reopened: facts ended by the atoms or by their source turns. They become valid again.
         corrections: corrections of the atoms.
         people: known people without any other statement about them.
-        others: rows of other tables, by table, sources first.
+        others: rows of other tables, keyed by table, sources first.
     """
 
     atoms: list[MemoryAtom]
@@ -64,12 +64,12 @@ class InStreams:
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
-        """The streams that lose an atom. A candidate doesn't change its shard."""
+        """The streams that lose an atom. Candidates are not part of their shard."""
         losing = {atom.stream_id for atom in self.atoms if not atom.is_candidate}
         return MemoryStream.objects.filter(pk__in=losing).order_by("pk")
 
     def addresses(self) -> set[str]:
-        """Return the addresses of the items in contexts."""
+        """Return the addresses that the items and their streams have in contexts."""
         return {uri for atom in self.atoms for uri in atom.uris} | {stream.uri for stream in self.streams}
 
 
@@ -79,11 +79,11 @@ class Derived(InStreams):
 
     Args:
         turns: the turns, which are not retracted yet.
-        moments, summaries: in the order of their tables.
-        drafts: drafts for all turns of the session that are in no moment; these turns are drafted again.
+        moments, summaries: sorted by primary key.
+        drafts: drafts for all turns of the session that are in no moment. New drafts are made for these turns.
         events: the session's partition events after the first of the turns.
-        mentions: rows elsewhere that name one of the moments, or a journey that may include it.
-        journeys: other moments with such a journey.
+        mentions: other rows that refer to one of the moments, or contain a journey that may include it.
+        journeys: other moments whose journey may include one of the moments.
         ranges: ranges of turns that were formed together with one of these turns.
     """
 
@@ -98,7 +98,7 @@ class Derived(InStreams):
     ranges: list[SequenceRange]
 
     def addresses(self) -> set[str]:
-        """Return the addresses of the turns and of dependent rows in contexts."""
+        """Return the addresses that the turns and dependent rows have in contexts."""
         session = f"rem://sessions/{self.session.session_id}"
         places = [*self.turns.values_list("sequence", flat=True), *(event.sequence for event in self.events)]
         own = {f"{session}/messages/{sequence}" for sequence in places} | {moment.uri for moment in self.moments}
@@ -110,7 +110,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     """Return everything that was derived from some turns.
 
     Args:
-        is_whole: whether these are all its turns; then everything from the session counts as derived.
+        is_whole: whether these are all turns of the session. If so, everything from the session counts as derived.
     """
     places = list(turns.order_by("sequence").values_list("sequence", "pk"))
     sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
@@ -183,7 +183,7 @@ def _any_quotes(moments: Sequence[Moment], session: Session, sequences: Sequence
 def _quotes(moment: Moment, session: Session, sequences: Sequence[int], said: AbstractSet[str]) -> bool:
     shared = _stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & said
     own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
-    if not own.exists():  # own turns were deleted: look for words that occur in no existing turn
+    if not own.exists():  # the moment's turns were deleted, so compare with all existing turns
         own = Message.objects.said_at(session, sequence__gte=0)
     others = own.believed().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
     return not shared <= {stem for stems in others for stem in stems or ()}
@@ -197,7 +197,7 @@ def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
     """Return the person's other moments whose journey may include these moments."""
     if not moments:
         return []
-    since = min(moment.starts_at for moment in moments)  # earlier, their turns may have been in other moments
+    since = min(moment.starts_at for moment in moments)  # not `created_at`: the turns may have been in other moments
     telling = Moment.objects.with_journey_since(session.user_id, since).exclude(
         pk__in=[moment.pk for moment in moments]
     )
@@ -205,7 +205,7 @@ def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
 
 
 def _events_with_journeys(moments: Sequence[Moment], journeys: Sequence[Moment]) -> Q | None:
-    """Return the condition on partition events with these journeys, or with the journey of a moment deleted since."""
+    """Return the condition for partition events with these journeys, or with the journey of a deleted moment."""
     if not moments:
         return None
     since = min(moment.starts_at for moment in moments)
@@ -241,9 +241,9 @@ def in_streams(
     """Return items with the rows that depend on them.
 
     Args:
-        turns: primary keys of turns that are withdrawn with them.
-        user: the person of the turns; None if there are none.
-        beside: primary keys of other rows that are withdrawn with them, by table.
+        turns: primary keys of turns withdrawn with the items.
+        user: the person of the turns; None if there are no turns.
+        beside: primary keys of other rows withdrawn with the items, keyed by table.
     """
     releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
     atoms = [*learned, *(release.atom for release in releases if release.atom)]
@@ -304,7 +304,7 @@ def lost_notice(parts: Sequence[Derived]) -> str:
     """Return a sentence about withdrawn rows that can't be rebuilt; blank if there are none.
 
     Args:
-        parts: the withdrawn rows of each session, except sessions that are withdrawn as a whole and not rebuilt.
+        parts: the withdrawn rows of each session, except sessions withdrawn as a whole, which are not rebuilt.
     """
     if not parts:
         return ""
@@ -318,7 +318,7 @@ def lost_notice(parts: Sequence[Derived]) -> str:
 
 
 def _without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:
-    """Return how many of some items have a deleted source turn."""
+    """Return the number of items with a deleted source turn."""
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
     there = set(Message.objects.said().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
     return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)
@@ -346,12 +346,12 @@ def tables_without_rules() -> list[Provenance]:
 def resting_on(
     withdrawn: Mapping[type[Model], Collection[int]], user: UserProfile | None
 ) -> dict[type[Model], list[Model]]:
-    """Return the rows of these tables that have a withdrawn source, by table, in the order of `tables_without_rules`.
+    """Return the rows that have a withdrawn source, keyed by table, in the order of `tables_without_rules`.
 
     All rows of a job are withdrawn together, because its engine may have used a source anywhere in its answer.
 
     Args:
-        withdrawn: the primary keys of the withdrawn sources, by table.
+        withdrawn: the primary keys of the withdrawn sources, keyed by table.
         user: the person of the withdrawn turns; None if there are no turns.
     """
     sources, found = dict(withdrawn), {}

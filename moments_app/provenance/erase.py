@@ -1,7 +1,7 @@
-"""Erase a person's data that has no reference to the person's row: agents' knowledge from them, words, the queue.
+"""Erase a person's data that has no foreign key to the person: shard items learned from them, words, errors of calls.
 
-A shard loses what it learned only from this person: their candidates, and releases of these. If a text was derived from
-such items, its former version is restored, and what others said since is consolidated again.
+A shard loses everything that the agent learned only from this person: candidates, and releases of these. If a text was
+derived from such items, its former version is restored, and newer items from others are consolidated again.
 """
 
 import json
@@ -32,18 +32,17 @@ REQUESTED_BY = "erase_user"
 
 
 def forget_contexts(user: UserProfile) -> None:
-    """Drop this process's cached parts of contexts after the erasure is committed."""
+    """Drop the parts of the person's contexts that this process caches, once the erasure is committed."""
     sessions = list(Session.objects.for_user(user).values_list("pk", flat=True))
     transaction.on_commit(partial(KEPT_LAYERS.forget, sessions))
 
 
 def unlink_calls(user: UserProfile) -> int:
-    """Unlink engine calls from the person's jobs, blank their errors, and return their number. Costs stay recorded."""
+    """Unlink a person's engine calls from jobs, blank their errors, and return their number. Costs stay recorded."""
     return EngineCall.objects.filter(job__user=user).update(job=None, error="")
 
 
 def forget_words(user: UserProfile) -> None:
-    """Delete the words of a person's vocabulary."""
     _words(user)._raw_delete(connection.alias)
 
 
@@ -59,13 +58,13 @@ def _words(user: UserProfile) -> QuerySet[Word]:
 
 
 def forget_in_memories(user: UserProfile) -> None:
-    """Remove a person's items from shards, and their name from other people's items about them."""
+    """Remove a person's items from shards, and the person's name from other people's items."""
     forget_names(user)
     forget_in_shards(user)
 
 
 def count_in_memories(user: UserProfile) -> dict[str, int]:
-    """Count what shards have from a person, and the items of other people that name them."""
+    """Count a person's items in shards, and items of other people that mention the person."""
     names = MemoryAtom.objects.about(user).exclude(user=user).count()
     names += sum(user.user_id in json.loads(item.data["related_users"]) for item in _retracted_about(user))
     return count_in_shards(user) | {"names in other people's items": names}
@@ -83,7 +82,7 @@ def forget_names(user: UserProfile) -> None:
 
 
 def _retracted_about(user: UserProfile) -> QuerySet[RetractedItem]:
-    """Return retracted items of other people that may name a person, ignoring case."""
+    """Return retracted items of other people that may mention a person, ignoring case."""
     items = RetractedItem.objects.of(MemoryAtom).filter(user__application=user.application_id).exclude(user=user)
     # `related_users` is stored as a JSON list in a string.
     return items.filter(data__related_users__icontains=json.dumps(user.user_id)).order_by("pk")
@@ -93,7 +92,7 @@ def _retracted_about(user: UserProfile) -> QuerySet[RetractedItem]:
 
 
 def forget_in_shards(user: UserProfile) -> None:
-    """Remove a person's items from agents' shards, and restore the texts from before them."""
+    """Remove a person's items from agents' shards, and restore the texts from before these items."""
     releases = list(Release.objects.only_from(user).values_list("pk", flat=True))
     pks = set(_in_shards(user).values_list("pk", flat=True))
     concerned = MemoryAtom.objects.filter(pk__in=pks).values("stream")
@@ -104,13 +103,13 @@ def forget_in_shards(user: UserProfile) -> None:
 
 
 def count_in_shards(user: UserProfile) -> dict[str, int]:
-    """Count a person's items in shards that have no reference to the person, and releases of these."""
+    """Count a person's items in shards that have no foreign key to the person, and releases with no other source."""
     shared = _in_shards(user).exclude(user=user).exclude(source_user=user).count()
     return {"facts and observations of shared memory": shared, "releases": Release.objects.only_from(user).count()}
 
 
 def _in_shards(user: UserProfile) -> MemoryAtomQuerySet:
-    """Return a person's items in shards: their candidates, and releases with no other source."""
+    """Return a person's items in shards: candidates, and items released from this person alone."""
     released = MemoryAtom.objects.filter(release__in=Release.objects.only_from(user))
     return MemoryAtom.objects.in_shards_from(user) | released
 

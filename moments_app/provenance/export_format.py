@@ -42,12 +42,12 @@ FORMER_FIELDS = {"title": str, "body": str, "status": Literal["open", "done", "d
 
 
 def session_of(column: str, *, is_optional: bool = False) -> NameOf:
-    """Return the field by which a file names a session."""
+    """Return the field that identifies a session in a file."""
     return NameOf("session_id", column, Session, "session_id", is_optional=is_optional)
 
 
 def stream() -> NameOf:
-    """Return the field by which a file names a stream."""
+    """Return the field that identifies a stream in a file."""
     return NameOf("stream_id", "stream", MemoryStream, "stream_id")
 
 
@@ -67,10 +67,10 @@ class About(NameOf):
 
 
 class Number(Column):
-    """The number of a row in its group, counted from 1, because an export has no primary keys.
+    """The number of a row in its group, counted from 1. It replaces the primary key, which exports don't contain.
 
     Args:
-        group: the field that names the group.
+        group: the field that identifies the group.
     """
 
     type, is_column = PositiveInt, False
@@ -89,7 +89,7 @@ class NumberOf(Column):
 
     Args:
         name: the name of the field and the column.
-        group: the field that names the group.
+        group: the field that identifies the group.
         to: the table of the other row.
     """
 
@@ -149,7 +149,7 @@ class SourceSequences(Column):
 
 
 class ServedContext(Column):
-    """A served context; null if it is no longer stored or no key decrypts it."""
+    """A served context; null if it is no longer stored or can't be decrypted."""
 
     type, is_column = dict[str, Any] | None, False
 
@@ -174,7 +174,7 @@ def _within_limit(namespace: list[str]) -> list[str]:
 
 
 class Labels(Column):
-    """The namespace of an item, as its labels."""
+    """The namespace of an item, as a list of labels."""
 
     type = Annotated[
         list[Annotated[str, StringConstraints(min_length=1, pattern=f"^[^\0{END}]*$")]],
@@ -206,7 +206,7 @@ class Other(Column):
 
 
 class MomentKey(Name):
-    """The key of a moment. Every change to a person's chain of moments locks the person."""
+    """The key of a moment. Importing keys locks the person, as every change to their chain of moments does."""
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
         UserProfile.objects.locked().get(pk=importing.user.pk)
@@ -214,7 +214,10 @@ class MomentKey(Name):
 
 
 class AtomText(Column):
-    """The text of an atom, whose hash identifies duplicates in a stream; and its kind in older exports."""
+    """The text of an atom.
+
+    On import, derive the hash that identifies duplicates in a stream, and the kind if the export has none.
+    """
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
         lists = set(MemoryStream.objects.lists().filter(user=importing.user).values_list("pk", flat=True))
@@ -272,7 +275,7 @@ def link_bases(rows: list[Restored], importing: Importing) -> None:
 
 
 def note_others(rows: list[Restored], importing: Importing) -> None:
-    """Remember references between facts, and between lines and their items, until all rows exist."""
+    """Store references between facts, and between lines and their items, until all rows exist."""
     others = {row.row.pk: {name: row.line[name] for name in ("replaced_by", "merged_into")} for row in rows}
     importing.later[MemoryAtom].update({pk: names for pk, names in others.items() if any(names.values())})
 
@@ -307,7 +310,7 @@ def derive_profile(importing: Importing) -> None:
         link_all(importing.user.pk)
     rebuild_profiles([importing.user.pk])
     for stream in MemoryStream.objects.filter(user=importing.user).exclude(pinned_content=""):
-        if not stream.atoms.pinned_texts().exists():  # earlier releases did not export it as a statement
+        if not stream.atoms.pinned_texts().exists():  # earlier releases did not export the profile as statements
             pin_text(stream, stream.pinned_content, actor=REQUESTED_BY)
 
 

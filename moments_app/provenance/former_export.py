@@ -77,7 +77,7 @@ class VersionShape(Shape):
 
 
 def restore_texts(importing: Importing) -> None:
-    """Convert the lines of streams' texts to statements. The versions of a text say what each line contains."""
+    """Convert the lines of streams' texts to statements. A text's versions show what each line contains."""
     versions = defaultdict(list)
     for version in _lines(importing, "stream_versions.jsonl", VersionShape):
         if version.undone_at is None:
@@ -157,7 +157,7 @@ def _lines(importing: Importing, name: str, shape: type[S]) -> Iterator[S]:
 
 
 def _turns(importing: Importing, places: Iterable[Place]) -> dict[Place, int]:
-    """Return the primary keys of the turns that lines name."""
+    """Return the primary keys of the turns listed in lines."""
     wanted = set(places)
     sessions = {name: importing.added[Session].get((name,)) for name, _ in wanted}
     names = {pk: name for name, pk in sessions.items() if pk}

@@ -1,7 +1,7 @@
-"""Rebuild withdrawn data from the remaining turns, with ordinary processes. Their jobs' params say what to rebuild.
+"""Rebuild withdrawn data from the remaining turns, with ordinary processes. Job params specify what to rebuild.
 
-A failed job can be retried without restoring withdrawn data. One job per process collects everything to rebuild,
-however many retractions there were.
+A failed job can be retried without restoring withdrawn data. One job per process rebuilds everything, regardless of the
+number of retractions.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ class Remake:
     """A process that rebuilds data.
 
     Args:
-        param: the key in its jobs' params that says what to rebuild.
+        param: the key in the params of a job whose value specifies what to rebuild.
         nothing: the value if there is nothing to rebuild.
-        merge: returns what to rebuild for two jobs together.
+        merge: merges the values of two jobs.
     """
 
     process: str
@@ -38,11 +38,11 @@ class Remake:
     merge: Callable[[Any, Any], Any]
 
     def besides(self, wanted: Any, params: Mapping[str, Any]) -> Any:
-        """Return what to rebuild, including what the params of a job say."""
+        """Merge what to rebuild with the params of a job."""
         return self.merge(params.get(self.param, self.nothing), wanted)
 
     def ask(self, session: Session, wanted: Any, *, requested_by: str) -> None:
-        """Queue a rebuild, merged with what already waits to be rebuilt."""
+        """Queue a rebuild, merged with a waiting rebuild."""
         job = Job.objects.request_again(self.process, session=session, requested_by=requested_by)
         job.params[self.param] = self.besides(wanted, job.params)
         job.save(update_fields=["params"])
@@ -76,7 +76,7 @@ REMAKES = (MOMENTS, MEMORIES)
 
 
 def waiting_remakes(session: Session) -> dict[str, Any]:
-    """Return the params of the session's open jobs that may have something to rebuild, by process."""
+    """Return the params of the session's open jobs that may rebuild data, keyed by process."""
     waiting = Job.objects.open().filter(session=session, process__in=[remake.process for remake in REMAKES])
     return {job.process: job.params for job in waiting}
 

@@ -3,10 +3,10 @@
 A model may repeat a text from its prompt in its answer. That answer is then sent to other models, and memory is derived
 from it. The search therefore follows each answer to the next, until no further answer repeats the text.
 
-An answer repeats a sentence if it has a third of its words, and one of these is in no other message of the person and
-in no earlier answer. The model must have seen the text: earlier in the session, or in a context whose receipt names the
-text or memory derived from it. If the word is a long number, this isn't required, because the number can't come from
-anywhere else. The longest numbers are sufficient without other words of the sentence.
+An answer repeats a sentence if it contains a third of the sentence's words, and one of them occurs in no other message
+of the person and in no earlier answer. The model must have seen the text: earlier in the session, or in a context whose
+receipt lists the text or memory derived from it. If the word is a long number, the model need not have seen the text,
+because the number can't come from anywhere else. A very long number suffices without other words of the sentence.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ DIGITS = 6  # minimum digits of a number that identifies a sentence together wit
 MANY_DIGITS = 8  # minimum digits of a number that identifies a sentence alone
 ANSWERS = Q(role=Message.Role.ASSISTANT) | Q(role=Message.Role.TOOL, tool_name__in=MEMORY_TOOLS)
 
-Sentence = Sequence[frozenset[str]]  # the stems that each of its words may have
+Sentence = Sequence[frozenset[str]]  # for each word, its possible stems
 
 # The stems of a turn, even if its text is archived.
 STEMS = Func("search_vector", function="tsvector_to_array", output_field=ArrayField(TextField()))
@@ -62,11 +62,11 @@ class Retracted:
     """The retracted text.
 
     Args:
-        user: the person whose memory has it.
-        turns: primary keys of its turns.
-        since: when it was first stored.
-        served: its addresses in contexts, and those of memory derived from it.
-        shown: its first sequence in each session whose live window has it.
+        user: the person whose memory contained the text.
+        turns: primary keys of the retracted turns.
+        since: when the text was first stored.
+        served: the addresses of the text in contexts, and those of memory derived from the text.
+        shown: the sequence of the first retracted turn, keyed by the session whose live window contains the text.
     """
 
     user: UserProfile
@@ -78,7 +78,7 @@ class Retracted:
 
 
 def answers_repeating(said: Retracted, derived: Callable[[Sequence[Message]], Iterable[str]]) -> list[Message]:
-    """Return the answers that repeat retracted text, in the order of their table.
+    """Return the answers that repeat retracted text, sorted by primary key.
 
     Args:
         derived: returns the addresses of memory derived from some answers.
@@ -100,7 +100,7 @@ def answers_repeating(said: Retracted, derived: Callable[[Sequence[Message]], It
 
 
 def _served_in(said: Retracted, served: Collection[str]) -> dict[int, int]:
-    """Return sessions whose contexts had one of these addresses, with the last turn before the first such context."""
+    """Return the last turn before the first context with one of these addresses, keyed by session."""
     receipts = ContextReceipt.objects.filter(user=said.user, created_at__gte=said.since)
     found: dict[int, int] = {}
     for session, layers, after in receipts.values_list("session_id", "refs", "after_sequence").iterator():
@@ -111,7 +111,7 @@ def _served_in(said: Retracted, served: Collection[str]) -> dict[int, int]:
 
 
 class Sentences:
-    """The retracted sentences, identified by their *marks*: the words that only they have."""
+    """The retracted sentences. Each is identified by its *marks*, words that occur in no other text."""
 
     def __init__(self, said: Retracted) -> None:
         self._said = said
@@ -140,7 +140,7 @@ class Sentences:
         """Return the answers that repeat one of the sentences.
 
         Args:
-            shown: for each session, the last turn before the model saw the text.
+            shown: the last turn before the model saw the text, keyed by session.
         """
         answers = Message.objects.said().believed().filter(ANSWERS, user=self._said.user)
         answers = answers.exclude(pk__in=self._said.turns)
@@ -155,9 +155,9 @@ class Sentences:
         return list(Message.objects.filter(pk__in=found).select_related("session"))
 
     def occur_in(self, text: str) -> bool:
-        """Return whether a text repeats a sentence, or has most of its words or a long number of it.
+        """Return whether a text repeats a sentence, or contains most of a sentence's words or a long number from it.
 
-        Unlike `repeated`, this also finds what the person said in another message.
+        Unlike `repeated`, this also matches words that occur in another message of the person.
         """
         stems = {stem for word in _words(text) for stem in word}
         numbers = {stem for sentence in self._sentences for word in sentence for stem in word} & stems
@@ -188,11 +188,11 @@ def _is_said(sentence: Sentence, stems: set[str], share: float = SHARE) -> bool:
 
 
 def _with_any(marks: AbstractSet[str], answers: MessageQuerySet) -> Iterator[tuple[int, int, int, set[str]]]:
-    """Yield the primary key, session, sequence and words of each answer that has one of some words."""
+    """Yield the primary key, session, sequence and words of each answer that contains one of the marks."""
     if not marks:
         return
     rows = answers.annotate(stems=STEMS).order_by()
-    if len(marks) <= FEW:  # PostgreSQL compares each stem with each mark
+    if len(marks) <= FEW:  # because PostgreSQL compares each stem with each mark
         rows = rows.filter(stems__overlap=list(marks))
     for pk, session, sequence, stems in rows.values_list("pk", "session_id", "sequence", "stems").iterator():
         if not marks.isdisjoint(stems or ()):

@@ -45,7 +45,7 @@ from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
 ARCHIVED = "It is archived. Restore the session first."
-MAX_TURNS = 10_000  # maximum turns that are named one by one; a whole session may have more
+MAX_TURNS = 10_000  # maximum turns in a list of sequences; a whole session may have more
 
 
 class CannotRetract(Refusal):
@@ -62,7 +62,7 @@ def sequences_of(text: str) -> list[int]:
     """Return the sequences in a text such as `3,4,7-9`, at most `MAX_TURNS`.
 
     Raises:
-        CannotRetract: the text is invalid or names more turns.
+        CannotRetract: the text is invalid or contains too many turns.
     """
     found: set[int] = set()
     for part in text.replace(" ", "").split(","):
@@ -196,7 +196,7 @@ def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[
 
 
 def lock_sessions(sessions: Iterable[Session]) -> None:
-    """Lock sessions in the common lock order, before the person."""
+    """Lock sessions in the common order, to prevent deadlocks. Call this before the person is locked."""
     lock_rows(Session.objects.filter(pk__in=[session.pk for session in sessions]))
 
 
@@ -217,17 +217,18 @@ def locked_person(user_id: int) -> UserProfile:
 
 
 def lock_streams(*items: QuerySet[MemoryAtom]) -> None:
-    """Lock the streams whose texts may contain some items, to prevent consolidations while dependent rows are found.
+    """Lock the streams whose texts may contain some items, to prevent consolidations in the meantime.
 
-    All are locked at once, after the person, because people share shards.
+    Lock them with one query, after the person, because people share shards.
 
     Args:
-        items: a shard's text never contains a candidate, but may contain an item released from it.
+        items: the items. For candidates, lock the streams of the items released from them, because a shard's text
+            contains only these.
     """
     telling: set[int] = set()
     for atoms in items:
         released = Release.objects.standing().filter(sources__atom__in=atoms)
-        # A separate query: with conditions on two tables in one query, PostgreSQL would read all streams.
+        # Use two queries. For one query with conditions on two tables, PostgreSQL would read all streams.
         telling.update(atoms.filter(is_candidate=False).values_list("stream_id", flat=True))
         telling.update(released.values_list("stream_id", flat=True))
     lock_rows(MemoryStream.objects.filter(pk__in=telling))
@@ -251,7 +252,7 @@ def _answers(session: Session, sequences: Sequence[int] | None) -> list[Answer]:
 
 
 def answers_to(said: Retracted) -> list[Answer]:
-    """Return the answers that repeat retracted text, and why some can't be retracted."""
+    """Return the answers that repeat retracted text, with the reasons why some of them can't be retracted."""
     found = [
         Answer(turn, ARCHIVED if turn.kind == Message.Kind.ARCHIVED else "")
         for turn in answers_repeating(said, _served_of)
@@ -266,14 +267,14 @@ def answers_to(said: Retracted) -> list[Answer]:
 
 
 def _served_of(turns: Sequence[Message]) -> Iterator[str]:
-    """Yield the addresses of what was derived from some turns."""
+    """Yield the addresses of the turns and of the rows derived from them."""
     for session, sequences in by_session([Answer(turn) for turn in turns]).items():
         turns_of_it = session.messages.said().filter(sequence__in=sequences)
         yield from derived_from(session, turns_of_it, is_whole=False).addresses()
 
 
 def by_session(answers: Iterable[Answer], leave: Collection[str] = ()) -> dict[Session, list[int]]:
-    """Return the sequences of the answers to retract, by session."""
+    """Return the sequences of the answers to retract, keyed by session."""
     found: dict[Session, list[int]] = {}
     for answer in answers:
         if not answer.problem and answer.ref not in leave:
@@ -282,7 +283,7 @@ def by_session(answers: Iterable[Answer], leave: Collection[str] = ()) -> dict[S
 
 
 def found_in(answers: dict[Session, list[int]]) -> list[Derived]:
-    """Return the rows that depend on answers, by session."""
+    """Return the rows that depend on the answers of each session."""
     return [_found(session, sequences) for session, sequences in answers.items()]
 
 
@@ -329,7 +330,7 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
 
 
 def counts_of(parts: Iterable[InStreams]) -> dict[str, int]:
-    """Return how many rows would be withdrawn with turns or items, by kind. Each row counts once."""
+    """Return the number of rows that would be withdrawn with turns or items, keyed by kind. Each row counts once."""
     kinds: dict[str, set[tuple[type[Model], int]]] = {}
     for found in parts:
         for kind, rows in _rows(found).items():
@@ -357,12 +358,12 @@ def kind_of(table: type[Model]) -> str:
 
 
 def consolidations(parts: Iterable[InStreams]) -> int:
-    """Return how many texts of streams are consolidated again."""
+    """Return the number of streams whose texts are consolidated again."""
     return len({stream for found in parts for stream in found.since})
 
 
 def calls_of(parts: Iterable[Derived]) -> int:
-    """Estimate how many engine calls rebuild what also depends on other sources, without consolidations."""
+    """Estimate the number of engine calls that rebuild data with other sources, excluding consolidations."""
     return sum(map(_engine_calls, parts))
 
 
@@ -378,7 +379,7 @@ def _engine_calls(found: Derived) -> int:
 
 
 def _withdraw(retraction: Retraction, found: Derived) -> None:
-    """Store the dependent rows. Then remove them from their tables, and from the rows that stay."""
+    """Store the dependent rows. Then delete them, and remove references to them from other rows."""
     withdraw_in_streams(retraction, found)
     _store_former_values(retraction, [found.mentions, found.journeys, [found.session]])
     withdraw_rows(retraction, [found.moments, found.drafts, found.summaries, found.events])
@@ -391,7 +392,7 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
 
 
 def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
-    """Store items and dependent rows. Then remove them from their streams, which are locked, and from the texts."""
+    """Store items and dependent rows. Then remove them from the streams and texts, which are locked."""
     streams = list(found.streams)
     sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
@@ -416,13 +417,13 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
 
 
 def _store_former_values(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
-    """Store the former values of rows that stay."""
+    """Store the former values of rows that are rewritten."""
     for rows in rewritten:
         retraction.items.keep(retraction, rows, is_rewritten=True)
 
 
 def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) -> None:
-    """Store rows, and then remove all of them from their tables."""
+    """Store all rows before deleting any of them."""
     withdrawn = list(withdrawn)
     for rows in withdrawn:
         retraction.items.keep(retraction, rows)
@@ -431,7 +432,7 @@ def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) 
 
 
 def _lock_other_atoms(found: InStreams) -> Iterator[MemoryAtom]:
-    """Lock and yield the other atoms that these consolidations may have changed."""
+    """Lock and yield other atoms that may have changed since a consolidation first received one of the items."""
     for stream, time in sorted(found.since.items()):
         given = changed_since(stream, time).exclude(pk__in=_pks(found.atoms))
         yield from given.select_for_update(no_key=True)

@@ -57,7 +57,7 @@ class Named:
         return {*self.atom_ids, *self.entity_ids}
 
     def atoms(self, owner: Owner) -> MemoryAtomQuerySet:
-        """Return the named items; for a shard, those that all its users see."""
+        """Return the named items. For a shard, return only items that all its users see."""
         whose = Q(user=owner) if isinstance(owner, UserProfile) else Q(user=None, stream=owner)
         own = MemoryAtom.objects.filter(whose).written_directly().order_by("pk")
         return own.filter(written_by=self.written_by) if self.written_by else own.filter(atom_id__in=self.ids)
@@ -98,7 +98,7 @@ class _Found:
         return [item.atom_id for item in self.items if item.is_listed]
 
     def withdrawn(self, answers: Iterable[Derived] = ()) -> dict[str, int]:
-        """Count the rows that would be withdrawn, also with some answers, by kind."""
+        """Count the rows that would be withdrawn, including those of the answers, keyed by kind."""
         entities = {"entities": len(self.entity_ids)} if self.entity_ids else {}
         return counts_of([self.derived, *answers]) | entities
 
@@ -143,7 +143,7 @@ def retract_items(
     """
     answers = lock_answers(by_session(_answers(owner, _found(owner, named)), leave))
     whose = _locked(owner)
-    # A release locks its candidates first too, so releases that are in progress now are found below.
+    # Releases lock their candidates first, too. So this waits for releases in progress, and `_found` includes them.
     list(named.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
     lock_streams(named.atoms(owner), *(session.atoms.all() for session in answers))
     found = _found(owner, named)
@@ -163,7 +163,7 @@ def retract_items(
 
 
 def _answers(owner: Owner, found: _Found) -> list[Answer]:
-    """Return the answers that repeat items of a person. Answers that repeat items of a shard are not searched for."""
+    """Return the answers that repeat items of a person. Don't search for answers that repeat items of a shard."""
     if not isinstance(owner, UserProfile):
         return []
     said = Retracted(
@@ -178,7 +178,7 @@ def _answers(owner: Owner, found: _Found) -> list[Answer]:
 
 
 def _locked(owner: Owner) -> dict[str, Any]:
-    """Lock the owner, invalidate cached contexts, and return the retraction's field for the owner."""
+    """Lock the owner, invalidate cached contexts, and return the field of the retraction that stores the owner."""
     if isinstance(owner, UserProfile):
         return {"user": locked_person(owner.pk)}
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=owner.pk)

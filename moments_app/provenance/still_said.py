@@ -16,9 +16,9 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 from sessions_app.people.provenance import Provenance, declared
 
-MAX_QUESTIONS = 12  # maximum questions; each takes two contexts
+MAX_QUESTIONS = 12  # maximum questions; each requires two contexts
 MAX_CHARS = 1_000  # maximum characters of a question
-NEWEST_RECEIPTS = 500  # newest receipts that are searched for contexts with the retracted text
+NEWEST_RECEIPTS = 500  # maximum receipts to search for contexts with the retracted text, newest first
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Question:
 
     Args:
         source: Where it was found.
-        session: The session in which it was asked before; None if it has none.
+        session: The session in which it was asked before; None if there was none.
     """
 
     text: str
@@ -50,8 +50,8 @@ class StillSaid:
     """The result of asking again.
 
     Args:
-        questions: The questions that were asked, each once.
-        lines: The repeating lines, each once.
+        questions: The questions, without duplicates.
+        lines: The repeating lines, without duplicates.
         waiting: The number of rebuilds that aren't done yet.
     """
 
@@ -65,9 +65,9 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
 
     Don't call it within a transaction.
 
-    The questions are those of contexts that had the text, the retracted text itself, and the person's probes, taken in
-    turn. Each question is asked in its session, or in that of the retraction, and in a new session. The contexts are
-    not served, so no receipt is saved.
+    Three kinds of questions alternate: queries of contexts that contained the text, the retracted text itself, and the
+    person's probes. Each question is asked in its own session or the session of the retraction, and also in a new
+    session. The contexts are not served, so no receipt is saved.
 
     Args:
         retraction: The retraction of a person's turns or items.
@@ -87,7 +87,7 @@ def still_said(retraction: Retraction, user: UserProfile) -> StillSaid:
 
 
 def _retracted(retraction: Retraction, user: UserProfile) -> Retracted:
-    """Return the retracted text: turns of a session, or directly written items."""
+    """Return the retracted text, from turns of a session or from directly written items."""
     served = {address for each in (retraction, *retraction.consequences()) for address in _addresses(each)}
     if retraction.session is None:
         texts = [item.data["content"] for item in _written(retraction)]
@@ -130,7 +130,7 @@ def _written(retraction: Retraction) -> list[RetractedItem]:
 
 
 def _questions(retraction: Retraction, said: Retracted, sentences: Sentences) -> Iterator[Question]:
-    """Yield queries of contexts that had the text, the text itself, and the questions that tables declare, in turn."""
+    """Alternate between queries of contexts with the text, the text itself, and questions declared by tables."""
     sources = [
         _of_contexts(retraction, said, sentences),
         (Question(text, "The retracted text") for text in said.texts),
@@ -147,7 +147,7 @@ def _of_table(table: Provenance, retraction: Retraction) -> Iterator[Question]:
 
 
 def _of_contexts(retraction: Retraction, said: Retracted, sentences: Sentences) -> Iterator[Question]:
-    """Yield the queries of contexts that had the text, or memory derived from it, newest first."""
+    """Yield the queries of contexts that contained the text, or memory derived from it, newest first."""
     receipts = ContextReceipt.objects.filter(
         user=said.user, created_at__range=(said.since, retraction.created_at), sealed__isnull=False
     )

@@ -1,7 +1,7 @@
 """`undo_retraction`: restore retracted turns or items, and everything that was withdrawn with them.
 
-Data that was derived instead in the meantime is removed. Newer turns are then processed again on top of the restored
-data. People's changes to streams' texts are kept.
+Data that was derived in the meantime to replace them is removed. Newer turns are then processed again on top of the
+restored data. People's changes to streams' texts are kept.
 """
 
 from collections.abc import Sequence
@@ -128,7 +128,7 @@ def _lock_all(retractions: Sequence[Retraction]) -> None:
 
 
 def _lock(retraction: Retraction) -> None:
-    """Lock the same rows as a retraction, to prevent a newer one in the meantime."""
+    """Lock the same rows as a retraction, to prevent newer retractions in the meantime."""
     if retraction.session is not None:
         retraction.session = locked(retraction.session.pk)
     elif retraction.user_id is not None:
@@ -160,7 +160,7 @@ def _refuse(retraction: Retraction) -> None:
 
 
 def _ignorable_requesters(retraction: Retraction) -> list[str]:
-    """Return the `requested_by` of newer retractions that may remain: those of answers that can't be restored."""
+    """Return the `requested_by` of newer retractions that don't prevent the undo: those of repeating answers."""
     return [retraction.actor, retraction.requested_by] if retraction.cause_id else [retraction.actor]
 
 
@@ -169,7 +169,7 @@ def _put_back_all(retraction: Retraction, cause: Cause) -> None:
         _put_streams_back(retraction, cause)
         refresh(retraction, _streams_of(retraction))
     else:
-        assert retraction.session is not None  # otherwise it was refused
+        assert retraction.session is not None  # checked by `_refuse`
         _put_back(retraction, retraction.session, cause)
     for table in tables_without_rules():
         retraction.items.put_back_missing(table.model)
@@ -235,7 +235,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
     taken = list(there.values_list("key", flat=True))
     for item in withdrawn.filter(data__key__in=taken):  # taken by a moment of another session in the meantime
         starts_at = parse_datetime(item.data["starts_at"])
-        assert starts_at is not None  # it was stored with a value
+        assert starts_at is not None  # the column is not nullable
         item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
         item.save(update_fields=["data"])
     withdrawn.put_back(Moment)
@@ -250,7 +250,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
 
 
 def _put_drafts_back(retraction: Retraction, session: Session) -> None:
-    """Restore the drafts whose turns no moment holds. They replace newer drafts."""
+    """Restore the drafts whose turns are in no moment. They replace newer drafts."""
     EpisodeDraft.objects.filter(session=session).delete()
     retraction.items.put_back(EpisodeDraft)
     session.save(update_fields=["last_moment_message_idx"])
@@ -258,7 +258,7 @@ def _put_drafts_back(retraction: Retraction, session: Session) -> None:
 
 
 def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
-    """Restore the session's partition events, which replace later ones, and other rows that named the moments."""
+    """Restore the session's partition events, which replace later ones, and other rows that referred to the moments."""
     first = 0 if retraction.sequences is None else sequences[0]
     session.messages.partitions().filter(sequence__gte=first).delete()
     retraction.items.put_back(Message, Job, Event)
@@ -291,7 +291,7 @@ def _apply_later_corrections(retraction: Retraction, session: Session) -> None:
 
 
 def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> list[MemoryAtom]:
-    """Remove newer items that restored items replace. Return them, and the facts that they had ended."""
+    """Remove newer items that restored items replace. Return them and the facts ended by them."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
     ended = ended_by(since)
@@ -308,7 +308,7 @@ def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[Me
     """Restore statements, including the lines of texts. They replace newer consolidations.
 
     Args:
-        removed: newer statements that were removed, and those that they had ended.
+        removed: removed newer statements, and the statements ended by them.
     """
     items, streams = retraction.items, _streams_of(retraction)
     for stream in streams.select_for_update(no_key=True):
@@ -346,14 +346,14 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
     _put_people_back(retraction)
     withdrawn = items.withdrawn(MemoryAtom)
     withdrawn.put_back(MemoryAtom)
-    # Questions are restored before statements settle, which would ask them again.
+    # Restore questions before statements settle. Otherwise, settling would ask the questions again.
     items.put_back(StatementChange, Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
     restored = MemoryAtom.objects.filter(pk__in=withdrawn.ids()).order_by("pk")
     StatementChange.objects.record(undone, cause, [(atom, before.get(atom.pk, {})) for atom in restored])
 
 
 def _forget_lost_lines(retraction: Retraction) -> None:
-    """Blank references to deleted statements. Items that were merged into a deleted line wait to be merged again."""
+    """Blank references to deleted statements. Items of a deleted line wait for another consolidation."""
     items = list(retraction.items.of(MemoryAtom))
     names = ("merged_into", "replaced_by")
     named = {item.data[name] for item in items for name in names if item.data.get(name)}
@@ -369,7 +369,10 @@ def _forget_lost_lines(retraction: Retraction) -> None:
 
 
 def _put_people_back(retraction: Retraction) -> None:
-    """Restore known people. One added since with the same key is the same person, unless the relationships differ."""
+    """Restore known people.
+
+    A person added since then with the same key is the same person, unless the relationships differ.
+    """
     items = retraction.items
     taken = {item.data["key"] for item in items.of(KnownPerson)}
     for item in items.of(KnownPerson):
@@ -393,13 +396,13 @@ def _put_people_back(retraction: Retraction) -> None:
 
 
 def _unformed_ranges(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[SequenceRange]:
-    """Return the turns that formations have passed over since the retraction."""
+    """Return the turns that formations have skipped since the retraction."""
     formed = -1 if was["last_formation_sequence"] is None else was["last_formation_sequence"]
     return [(sequence, sequence) for sequence in sequences if formed < sequence <= session.formed_to]
 
 
 def _ask_for(retraction: Retraction, session: Session, wanted: dict[Remake, Any]) -> None:
-    """Queue the processing of the restored and newer turns, and of work that waited before the retraction."""
+    """Queue jobs for the restored and newer turns, and for rebuilds that were waiting before the retraction."""
     for remake, its in wanted.items():
         whole = remake.besides(its, retraction.waiting.get(remake.process, {}))
         if whole > session.built_to if remake is MOMENTS else whole:

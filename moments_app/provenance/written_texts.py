@@ -24,9 +24,9 @@ FIELDS: dict[type[Row], tuple[str, ...]] = {
 
 
 def texts_of(row: Row) -> dict[str, Any]:
-    """Return the texts of a row by field: each is a text, a list of texts, or the list of a summary's facts.
+    """Return the texts of a row, keyed by field. A value is a text, a list of texts, or a summary's list of facts.
 
-    An imported row may have other values. They are left out.
+    Omit other values, which imported rows may have.
     """
     if isinstance(row, Message):
         payload = row.payload if isinstance(row.payload, dict) else {}
@@ -43,7 +43,7 @@ def _is_text(value: Any) -> bool:
 
 
 def as_one_text(text: Any) -> str:
-    """Return a text of `texts_of`, or its list with an item per line."""
+    """Return a value of `texts_of` as one text, with a line for each item of a list."""
     if isinstance(text, str):
         return text
     return "\n".join(one["fact"] if isinstance(one, dict) else one for one in text)
@@ -58,7 +58,7 @@ def address_of(row: Row) -> str:
 
 
 def set_text(row: Row, field: str, text: Any) -> None:
-    """Store a text of a row. The vectors of a moment's former text are deleted."""
+    """Store a text of a row. For a moment, delete the vectors of the former text."""
     if isinstance(row, Message):
         rewrite(row, (row.payload or {}) | {field: text}, is_of_request=True)
         return
@@ -71,7 +71,7 @@ def set_text(row: Row, field: str, text: Any) -> None:
 
 
 def reworded(text: Any, rewordings: Collection[Rewording]) -> Any:
-    """Return a text of `texts_of` after rewordings. Lines and list items that become empty are left out."""
+    """Apply rewordings to a value of `texts_of`. Omit lines and list items that become empty."""
     if isinstance(text, str):
         lines = [(line, _reworded(line, rewordings)) for line in text.split("\n")]
         return "\n".join(new for line, new in lines if new or not line.strip())
@@ -106,14 +106,14 @@ def of_sessions(user: int, sessions: Collection[int]) -> Iterator[Row]:
 
 
 def of_session_since(session: Session, at: datetime) -> Iterator[Row]:
-    """Yield the rows that were written since a time from the turns of a session."""
+    """Yield the rows written from a session's turns since a time."""
     yield from session.moments.filter(created_at__gte=at)
     yield from Summary.objects.for_session(session).completed().filter(completed_at__gte=at)
     yield from session.messages.partitions().filter(user_id=session.user_id, arrived_at__gte=at)
 
 
 def reword(rows: Iterable[Row], rewordings: Collection[Rewording]) -> None:
-    """Store the texts of rows after rewordings."""
+    """Apply rewordings to the texts of rows, and save the changed texts."""
     for row in rows if rewordings else ():
         for field, text in texts_of(row).items():
             if (new := reworded(text, rewordings)) != text:
@@ -121,7 +121,7 @@ def reword(rows: Iterable[Row], rewordings: Collection[Rewording]) -> None:
 
 
 def undoing(correction: Correction, *, replaces_names: bool = True) -> Rewording:
-    """Return the rewording that restores the original words."""
+    """Return the rewording that reverts a correction."""
     return Rewording(correction.after, correction.before, fact=correction.after, replaces_names=replaces_names)
 
 
@@ -129,7 +129,7 @@ def undoing(correction: Correction, *, replaces_names: bool = True) -> Rewording
 
 
 def apply_edits_since(rows: Iterable[Row], session: Session, at: datetime) -> None:
-    """Apply the corrections that were made or undone since a time to texts from before it."""
+    """Apply corrections made or undone since a time to older texts."""
     rows = list(rows)
     own = Correction.objects.filter(user=session.user_id)
     made = own.standing().filter(turns__session=session, created_at__gt=at).distinct()
@@ -153,7 +153,7 @@ def _apply(row: Row, field: str, text: Any, correction: Correction) -> None:
 
 
 def _undo(row: Row, field: str, text: Any, correction: Correction) -> None:
-    """Restore a text that the correction had changed before it was undone."""
+    """Restore a text changed by a correction that has been undone."""
     place = (KINDS[type(row)], row.pk, field)
     for change in correction.changes:
         if (change["kind"], change["pk"], change["field"]) == place:
@@ -161,7 +161,7 @@ def _undo(row: Row, field: str, text: Any, correction: Correction) -> None:
 
 
 def restored(change: dict[str, Any], now: Any, correction: Correction) -> Any:
-    """Return the present text of a change without the correction. Later changes of the text are kept."""
+    """Return the current text without the correction's change. Later changes to the text are kept."""
     if now == change["after"]:
         return change["before"]
     if correction.kind == Correction.Kind.CORRECTED:

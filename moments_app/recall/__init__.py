@@ -1,1 +1,1 @@
-"""Search a person's memory, and rank what is found."""
+"""Search a person's memory, and rank the results."""

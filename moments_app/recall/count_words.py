@@ -1,9 +1,8 @@
 """`count_words`: recount how often each word occurs in the memory of a person or a shard.
 
-Recall uses the counts to weigh the words of a query, and to guess what a mistyped word means. A sweep queues the
-process when a session has grown by a quarter, and code that adds facts queues it too. The process only counts if the
-whole memory has grown by a tenth since the last count. So each text is read about ten times in all, however large
-memory grows.
+Recall uses the counts to weight the words of a query, and to correct mistyped words. A sweep queues the process when a
+session has grown by a quarter, and code that adds facts queues it too. The process counts only if the whole memory has
+grown by a tenth since the last count. So it reads each text about ten times in total, regardless of the size of memory.
 """
 
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from moments_app.models import Job, Vocabulary
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Session
 
-GROWTH = 0.1  # share of all memory; after less growth, words are not recounted
-SWEEP = 500  # people per run
+GROWTH = 0.1  # minimum change since the last count, as a share of the texts
+SWEEP = 500  # maximum people per run
 
 # The same texts that recall can find. The conditions match those of the search functions in the migrations.
 _TEXTS_SQL = """
@@ -64,8 +63,6 @@ class CountInput(ProcessInput):
 
 
 class CountWords(Process[CountInput, None]):
-    """Counts the words in the memory of a person or a shard."""
-
     name = "count_words"
     title = "Count words"
     makes = "new words in searches"
@@ -104,7 +101,7 @@ class CountWords(Process[CountInput, None]):
 
 
 def count(input: CountInput) -> Vocabulary:
-    """Count the words in the caller's transaction."""
+    """Count and store the words, in the caller's transaction."""
     insert_if_missing(Vocabulary(user_id=input.user, stream_id=input.stream))
     vocabulary = Vocabulary.objects.select_for_update().get(user_id=input.user, stream_id=input.stream)
     _count_from_now(input.user)

@@ -1,7 +1,7 @@
-"""`embed`: create vectors for texts that have none from the model in use, one batch per run.
+"""`embed`: create missing vectors of the model in use, one batch of texts per run.
 
 A job covers a session's turns; a person's facts, moments and stored items; or a shard's facts. Items that belong to no
-person get no vectors. Texts without a vector are still found by their words. A sweep retries failed jobs.
+person get no vectors. Text search still finds texts without a vector. A sweep retries failed jobs.
 """
 
 import json
@@ -59,12 +59,12 @@ from sessions_app.models import Message, Session, UserProfile
 if TYPE_CHECKING:
     from moments_app.engines.embeddings import Embedder
 
-SWEEP = 500  # failed jobs per run, and rejected texts of each kind
-REFUSALS = 5  # distinct messages of the endpoint about the texts of each kind
+SWEEP = 500  # maximum failed jobs per run, and maximum rejected texts of each kind
+REFUSALS = 5  # maximum distinct error messages for the texts of each kind
 HAS_VECTOR = ExpressionWrapper(Q(vector__isnull=False), output_field=BooleanField())
-COUNTED = 10_000  # texts of each kind that are counted; larger numbers are estimated
-TURNS_OF_ROUND = 2.0  # turns that are embedded together during a conversation
-MEMORY_CALLS = 2.0  # calls per session, for its moments and facts
+COUNTED = 10_000  # maximum texts of each kind to count; larger numbers are estimated
+TURNS_OF_ROUND = 2.0  # average turns per call during a conversation
+MEMORY_CALLS = 2.0  # average calls per session for moments and facts
 MEMORY_SHARE = 0.4  # tokens of moments and facts, as a share of the session's tokens
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
 
@@ -106,8 +106,8 @@ class Embed(Process[EmbedInput, Embedded]):
     """Creates the vectors of a batch of texts.
 
     The commit writes the vectors of turns, because it also moves the session's counter. Vectors of memories are written
-    before the commit. So the commit holds no lock of a text while it waits for the requests that have joined the job,
-    and can't cause a deadlock.
+    before the commit. So the commit holds no lock on a text while it waits for requests that have joined the job, and
+    can't cause a deadlock.
     """
 
     name = "embed"
@@ -124,7 +124,7 @@ class Embed(Process[EmbedInput, Embedded]):
         return embedding_model(model.recipe)
 
     def workload(self, *, everything: bool) -> Workload | None:
-        """Estimate the calls: one per round for all turns, or one per batch for waiting turns; and two for memories."""
+        """Estimate the calls: two for memories, and one per batch of waiting turns. For all turns, one per round."""
         conf = settings.EMBEDDING
         if not conf.is_on:
             return None
@@ -166,7 +166,7 @@ class Embed(Process[EmbedInput, Embedded]):
         return Embedded(answered.made, written)
 
     def commit(self, job: Job, input: EmbedInput, answer: Embedded) -> None:
-        """Write the vectors of turns, and complete the job. If texts were added while it was open, queue the next one.
+        """Write the vectors of turns, and complete the job. If texts were added in the meantime, queue the next job.
 
         Raises:
             ClaimLost: another worker took over the job, the job was canceled, or the session was deleted.
@@ -239,7 +239,7 @@ def kinds() -> list[str]:
 def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
     """Yield texts of a kind without a vector, ordered by primary key, in batches for parallel calls.
 
-    Each text is yielded once, whether or not it gets a vector.
+    Each text is yielded once, even if the endpoint rejects it.
     """
     after, size = 0, settings.EMBEDDING.batch_size * engines.CALLS_AT_ONCE
     while batch := list(without_vector(kind, model).filter(pk__gt=after)[:size]):
@@ -249,7 +249,7 @@ def batches(kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
 
 
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return rows of a kind without a vector of the model, by primary key.
+    """Return rows of a kind without a vector of the model, ordered by primary key.
 
     Include rejected rows only when they are due.
     """
@@ -266,8 +266,8 @@ def _due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
 def _of_source(kind: str) -> dict[str, OuterRef]:
     """Return the filter that matches vectors to the source row of an outer query.
 
-    For turns it includes the person, because distributed tables keep a person's rows together. Facts may have no
-    person.
+    For turns, the filter includes the person, because distributed tables keep a person's rows together. Other rows are
+    not filtered by person, because facts may have none.
     """
     return {"source_id": OuterRef("pk")} | ({"user_id": OuterRef("user_id")} if kind == "turn" else {})
 
@@ -292,7 +292,6 @@ class Filled:
 
     @property
     def waiting(self) -> int:
-        """Number of texts that were not sent to the endpoint yet."""
         return max(0, self.texts - self.vectors - self.refused)
 
 
@@ -325,7 +324,7 @@ def _counts(*rows: QuerySet[Any]) -> tuple[int, ...]:
 
 
 def refusals(model: EmbeddingModel) -> list[str]:
-    """Return the errors with which the endpoint rejected texts. They contain only the kinds of errors, no text."""
+    """Return the endpoint's errors for rejected texts. They contain no user text."""
     said = [kind.objects.refused(model).exclude(refusal="").values_list("refusal") for kind in KINDS.values()]
     return sorted({words for rows in said for (words,) in rows.distinct()[:REFUSALS]})
 
@@ -357,7 +356,7 @@ _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {
 
 
 def texts_of(sources: Sequence[Any]) -> list[Text]:
-    """Return the text to embed for each fact, moment, turn or item. Omit what the platform added to turns."""
+    """Return the text to embed for each fact, moment, turn or item. Omit platform text from turns."""
     turns = [source for source in sources if isinstance(source, Message)]
     others = [source for source in sources if not isinstance(source, Message)]
     return [text for text in map(_text_of, [*others, *drop_platform_text(turns)]) if text]
@@ -444,7 +443,7 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
 def _write_of(
     kind: str, user_id: int | None, model: EmbeddingModel, made: dict[int, tuple[Text, list[float] | str]]
 ) -> int:
-    """Write the results for one person's texts of a kind, or for texts of that kind without a person.
+    """Write the results for texts of one kind, either of one person or without a person.
 
     Each call covers one person, because one query can't lock rows of several people in a distributed table.
     """

@@ -1,7 +1,8 @@
 """`embed_all`: embed every text with the embedded model, then activate the model for searches.
 
-It runs when a site first has an embedded model, and when the model or its recipe changes. These vectors cost nothing,
-so no command is needed. One job covers the whole site, runs for a minute at a time, and continues where it stopped.
+It runs when a site first has an embedded model, and when the model or its recipe changes. The job starts automatically,
+because these vectors cost nothing. One job covers the whole site, runs for a minute at a time, and continues where it
+stopped.
 """
 
 import time
@@ -18,19 +19,17 @@ from moments_app.recall import embed
 from moments_app.recall.request_vectors import vectors_in_parallel
 from sessions_app.clock import database_now
 
-SECONDS = 60.0  # per run; then other jobs get a turn
+SECONDS = 60.0  # maximum per run, so that other jobs can run in between
 
 
 @dataclass(frozen=True)
 class EmbedAllInput(ProcessInput):
-    """The model that has embedded every text."""
+    """The input of a run: the model that has embedded every text."""
 
     model: EmbeddingModel
 
 
 class EmbedAll(Process[EmbedAllInput, None]):
-    """Embeds all texts with the embedded model, then activates the model."""
-
     name = "embed_all"
     title = "Embed older texts"
     makes = "older texts in searches by meaning"
@@ -69,12 +68,12 @@ class EmbedAll(Process[EmbedAllInput, None]):
         return None
 
     def claim(self, job: Job) -> EmbedAllInput | Skipped:
-        """Return the model to activate: `prepare` has embedded every text with it."""
+        """Return the model to activate. At this point, `prepare` has embedded every text with it."""
         model = incomplete_model()
         return EmbedAllInput(None, model) if model else Skipped("every text already has a vector from the model")
 
     def think(self, input: EmbedAllInput, engine: None, progress: Progress) -> None:
-        """Do nothing: `prepare` has called the server."""
+        """Do nothing, because `prepare` has called the server."""
 
     def commit(self, job: Job, input: EmbedAllInput, answer: None) -> None:
         if not job.is_claimed():

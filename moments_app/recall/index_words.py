@@ -1,13 +1,12 @@
 """`index_words`: index texts in the background whose words are missing or outdated.
 
-These are texts that an older version indexed, texts that a large append left for later, and rows that the application
-didn't write, for example rows of a restore or a manual statement. Until a text is indexed again, searches find it by
-its former words. Each batch is a short transaction that skips locked rows, so a run can be stopped, and two runs can
-overlap. Changed words are then recounted.
+An older version may have indexed a text, or a large append may have deferred it. Restores and manual SQL statements
+also write rows without their words. Until such a text is indexed, searches find it by its former words. Each batch is a
+short transaction that skips locked rows, so a run can be stopped, and two runs can overlap. Changed words are then
+recounted.
 
-`index_archived` indexes turns that an earlier release archived without index rows, so that searches find them. Each job
-handles one person. It reads each archive and writes its rows in a separate transaction, so a killed job continues with
-the next archive.
+`index_archived` indexes turns that an earlier release archived without index rows. Each job handles one person. It
+reads each archive and writes its rows in a separate transaction, so a killed job continues with the next archive.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,9 +43,9 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 from sessions_app.retention.restore import CannotRestore, put_back
 
 NAME = "index_words"
-BATCH = 500  # rows or archived turns per batch
-BATCH_BYTES = 1_000_000  # maximum text of a batch, unless it has only one row
-SECONDS = 40.0  # per run
+BATCH = 500  # maximum rows or archived turns per batch
+BATCH_BYTES = 1_000_000  # maximum size of the texts in a batch; a single row may be larger
+SECONDS = 40.0  # maximum per run
 
 _WRITE_SQL = """
 UPDATE {table} SET search_vector = COALESCE(made.words::tsvector, search_vector), search_version = %s
@@ -62,7 +61,7 @@ class Indexed:
 
     Args:
         rows: the number of indexed rows; with `dry_run`, the number of waiting rows.
-        is_done: whether no row is left.
+        is_done: whether all rows are indexed.
     """
 
     rows: int
@@ -76,7 +75,7 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
     """Index texts whose words this version has not indexed yet.
 
     Args:
-        seconds: the time after which the run stops, at the end of a batch; None: run until no row is left.
+        seconds: the time after which no further batch starts; None: run until all rows are indexed.
     """
     if dry_run:
         waiting = sum(SearchedQuerySet(table).unindexed().count() for table in tables())
@@ -110,7 +109,7 @@ def _batches(table: type[Searched]) -> Iterator[int]:
 
 
 def _of_batch(found: Sequence[tuple[Any, ...]]) -> list[tuple[int | None, int]]:
-    """Return the person and the primary key of the first rows, up to `BATCH_BYTES` of text, but at least one row."""
+    """Return the people and primary keys of the first rows, up to `BATCH_BYTES` of text but at least one row."""
     batch: list[tuple[int | None, int]] = []
     size = 0
     for user_id, pk, *sizes in found:
@@ -134,27 +133,26 @@ def index_rows(table: type[Searched], found: Sequence[tuple[int | None, int]]) -
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
     rows: list[Any] = []
-    for user_id, theirs in groupby(
-        found, itemgetter(0)
-    ):  # distributed tables can only lock the rows of one person at a time
+    for user_id, theirs in groupby(found, itemgetter(0)):
+        # In distributed tables, a query can only lock rows of one person.
         own = waiting.filter(user_id=user_id, pk__in=[pk for _user_id, pk in theirs])
         rows += own.select_for_update(skip_locked=True, no_key=True)
     if rows:
         sql = _WRITE_SQL.format(table=table._meta.db_table)
         with connection.cursor() as cursor:
             cursor.execute(sql, [lexemes.VERSION, [row.pk for row in rows], [_words(row) for row in rows]])
-        if table is not StoredItem:  # items are not counted
+        if table is not StoredItem:  # words of items are not counted
             _ask_for_counts(rows)
     return len(rows)
 
 
 def _words(row: Any) -> str | None:
-    """Return the row's search vector if the row has text. Without text, return None, so the row keeps its words."""
+    """Return the search vector of the row, or None if the row has no text. With None, the row keeps its words."""
     return row.search_vector if any(getattr(row, name) for name in row.SEARCHED) else None
 
 
 def _ask_for_counts(rows: Sequence[Any]) -> None:
-    """Queue counts for the owners of these rows. The counts start after this transaction."""
+    """Queue counts for the owners of these rows. The jobs start after this transaction."""
     for user_id in dict.fromkeys(row.user_id for row in rows if row.user_id):
         Job.objects.request_again(CountWords.name, user_id=user_id, requested_by=NAME)
     for stream in MemoryStream.objects.filter(pk__in={row.stream_id for row in rows if not row.user_id}):
@@ -163,7 +161,7 @@ def _ask_for_counts(rows: Sequence[Any]) -> None:
 
 # --- turns that an earlier release archived without index rows ---
 
-PEOPLE = 10_000  # per sweep
+PEOPLE = 10_000  # maximum per sweep
 BUSY_PAUSE = timedelta(minutes=1)  # pause while another process changes the archives of a session
 
 # Uses two aggregates, because distributed tables don't allow a subquery for each session.
@@ -187,8 +185,6 @@ class ArchivedInput(ProcessInput):
 
 
 class IndexArchived(Process[ArchivedInput, None]):
-    """Adds missing rows for a person's archived turns."""
-
     name = "index_archived"
     title = "Index archived messages"
     makes = "archived messages in searches"
@@ -234,7 +230,7 @@ class IndexArchived(Process[ArchivedInput, None]):
 
 
 def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
-    """Yield the primary keys of the person and the session for each session that has archived turns without rows.
+    """Yield (user, session) primary keys of the sessions that have archived turns without rows.
 
     Args:
         user_pk: the person's primary key; None: all people.
@@ -256,7 +252,7 @@ def _add_rows(job: Job, archive: Archive) -> None:
         with transaction.atomic():
             put_back(current)
             _index(current)
-    except CannotRestore as error:  # a later message has the external_id of one of these turns
+    except CannotRestore as error:  # a later message has the same external_id as one of these turns
         logger.warning("archived turns can't be found", archive=current.name, reason=str(error))
         return
     if not current.block_sequences:  # the archive's file is a single block
@@ -278,7 +274,7 @@ def _archived_in(archive: Archive) -> MessageQuerySet:
 
 
 def _of(archive: Archive) -> MessageQuerySet:
-    """Return the messages in the archive's range: those of its session and month."""
+    """Return the messages of the archive's session and month within its range of sequences."""
     month = datetime.combine(archive.month, time(), tzinfo=UTC)
     following = (month + timedelta(days=31)).replace(day=1)
     sequences = (archive.first_sequence, archive.last_sequence)

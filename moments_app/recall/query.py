@@ -1,9 +1,10 @@
-"""Get the query to search memory with for a message: its text, its vector, and the scores of its best results.
+"""Prepare a search of memory for a message: the query text, its vector, and the reranker's scores of the best results.
 
 The text is the message itself, or a query that a fast engine writes.
 
-The engine, the embeddings endpoint and the reranker are called before the request's transaction, each for at most a few
-seconds. If a call fails, the message itself is the query, the search uses words only, or results keep their order.
+The engine, the embeddings endpoint and the reranker are called before the request's transaction, each with a timeout of
+a few seconds. If a call fails, the message itself is the query, the search uses words only, or the results are not
+reordered.
 """
 
 import hashlib
@@ -33,15 +34,15 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 
 RETRIEVAL = ("query", "relevant", "auto", "off")
-TURNS = 10  # latest turns that are sent to the engine
-TURN_TOKENS = 300  # maximum tokens of each of these turns
-# Timeout of each endpoint. After that, the message itself is the query, the search uses words only, and results keep
-# their order.
+TURNS = 10  # maximum latest turns to send to the engine
+TURN_TOKENS = 300  # maximum tokens per turn
+# Timeout of each endpoint. After that, the message itself is the query, the search uses words only, and the results are
+# not reordered.
 SECONDS = 2.0
 
-KEPT_SECONDS = 300  # an application often requests the context and then searches for the same text
+KEPT_SECONDS = 300  # applications often request a context and then search for the same text
 
-# Reads the model, and whether one of its circuits is open or has counted failures of queries.
+# Reads the model, and whether one of the model's circuits is open or has counted failed queries.
 _ACTIVE_SQL = """
 SELECT {columns}, EXISTS (
     SELECT FROM moments_app_circuit circuit
@@ -49,7 +50,7 @@ SELECT {columns}, EXISTS (
       AND (circuit.state = 'open' OR (circuit.work = 'query' AND circuit.failures > 0))
 ) FROM moments_app_embeddingmodel model WHERE model.is_active
 """
-MOST = 50  # maximum results that are reordered
+MOST = 50  # maximum results to rerank
 
 logger = structlog.get_logger(__name__)
 
@@ -65,14 +66,14 @@ class EngineInput:
 def recall_request_for(
     user_id: str | None, session_id: str, message: str, *, application: int, retrieval: str
 ) -> RecallRequest | None:
-    """Return the search to run for a message, or None to search nothing.
+    """Return the search to run for a message, or None if no search is needed.
 
     Args:
         user_id: the person whose memory is searched; None for an unknown person.
         session_id: the session that the message belongs to.
-        application: primary key of the application that names the person.
-        retrieval: `query`: the message is the query; `relevant`: likewise, but a result must fit it; `auto`: an engine
-            writes one; `off`: nothing is searched.
+        application: primary key of the person's application.
+        retrieval: `query` uses the message as the query. `relevant` does the same, but requires a result that fits it.
+            `auto` lets an engine write the query. `off` disables the search.
     """
     if retrieval == "off" or not message.strip():
         return None
@@ -92,7 +93,7 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
         read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or is_refused:
         return message
-    connection.close()  # to hold no connection while the engine works
+    connection.close()  # release the connection during the call
     prompt = read.prompt
 
     def record(call: CallRecord) -> None:
@@ -124,9 +125,9 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
 
 
 def with_vector(request: RecallRequest) -> RecallRequest:
-    """Return the request with the vector of its text, or unchanged (`degraded`) if no vector is available.
+    """Return the request with the vector of its text, or the unchanged request if no vector is available.
 
-    Call it outside any transaction: it waits for the endpoint for up to `SECONDS`.
+    Don't call it within a transaction, because it waits up to `SECONDS` for the endpoint.
     """
     if request.mode == "text" or not settings.EMBEDDING.is_on:
         return request
@@ -157,7 +158,7 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
         if has_failed or call.error_kind or not caller.is_free:  # a free call that succeeds is not recorded
             record_call(call)
 
-    connection.close()  # to hold no connection while the endpoint works
+    connection.close()  # release the connection during the call
     try:
         [numbers] = caller.open(record).embed([text], is_query=True)
     except EngineError as error:
@@ -168,7 +169,7 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
 
 
 def record_call(call: CallRecord) -> None:
-    """Record a call that was made for a query, and count it in its circuit."""
+    """Record a call for a query, and update the circuit."""
     EngineCall.objects.keep(call)
     Circuit.objects.note(call, Circuit.Work.QUERY)
 
@@ -181,11 +182,11 @@ def with_relevances(
 ) -> RecallRequest:
     """Return the request with the reranker's scores of its best results; unchanged if there is no reranker or it fails.
 
-    Don't call it within a transaction: it waits for the reranker for up to `SECONDS`.
+    Don't call it within a transaction, because it waits up to `SECONDS` for the reranker.
 
     Args:
         user_id: the person whose memory is searched; None for an unknown person.
-        application: primary key of the application that names the person.
+        application: primary key of the person's application.
         agent_id: see `recall`.
         session_id: search as the agent of this session.
     """
@@ -203,12 +204,12 @@ def with_relevances(
 
 
 def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
-    from moments_app.engines.rerank import Reranker, reranker_name  # imports an HTTP client, if there is a reranker
+    from moments_app.engines.rerank import Reranker, reranker_name  # imported here because it imports an HTTP client
 
     conf = settings.RERANK
     if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.used_up():
         return {}
-    connection.close()  # to hold no connection while the reranker works
+    connection.close()  # release the connection during the call
     reranker = Reranker(
         base_url=conf.base_url,
         api_key=conf.api_key.get_secret_value(),

@@ -1,6 +1,6 @@
 """Look up a query's words in the texts that a person may search, and adjust the query's vector.
 
-For words that occur in no text, guess which of the known words are meant.
+For words that occur in no text, guess which known words the query means.
 """
 
 import json
@@ -18,8 +18,8 @@ from sessions_app import lexemes
 from sessions_app.database.sql import array_of_texts
 from sessions_app.models import UserProfile
 
-LIKELIEST = 2  # stems of an unknown word that are ranked separately
-SAMPLE = 200  # turns whose mean vector is subtracted
+LIKELIEST = 2  # maximum stems of an unknown word to rank separately
+SAMPLE = 200  # number of turns whose mean vector is subtracted
 
 # Reads the counts of the person's and the shards' words, by unique indexes. Row security hides other vocabularies.
 # Reads the sessions that have grown since the count by the partial index `session_grown`.
@@ -46,8 +46,9 @@ SELECT
     (SELECT sum(message_count - counted_message_count) FROM sessions_app_session
      WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25)
 """
-# The common part of a person's turns, such as names and tone, doesn't distinguish them. So half of the mean of their
-# vectors is subtracted from the query's vector. Only its direction matters. This reads an index by person.
+# Names, tone and other things that a person's turns have in common don't distinguish the turns. So half of the turns'
+# mean vector is subtracted from the query's vector. The SQL computes twice this vector, because only the direction
+# matters. It uses an index by person.
 _DISTINCT_SQL = """
 SELECT COALESCE(%(query)s::halfvec + %(query)s::halfvec - avg(vector), %(query)s)::text FROM (
     SELECT vector FROM moments_app_turnembedding
@@ -62,7 +63,7 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     Args:
         user: the person whose memory is searched.
         agent_id: the agent whose shards are searched; blank: only shards that every agent uses.
-        vector: the query's vector, if memory is searched by meaning.
+        vector: the query's vector, for a semantic search.
     """
     asked = lexemes.words_of_query(text, MAX_WORDS)
     stems = [stem for word in asked for stem in word.stems]
@@ -70,7 +71,7 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
     parameters: dict[str, Any] = {**whose, "stems": array_of_texts(stems)}
     distinct = ""
     with connection.cursor() as cursor:
-        if vector:  # sent together, to save a round trip
+        if vector:  # send both statements together, to save a round trip
             parameters |= {"query": vector.text, "model": vector.model, "sample": SAMPLE}
             cursor.execute(_DISTINCT_SQL + _WORDS_SQL, parameters)
             cursor.set_result(-2)
@@ -90,9 +91,9 @@ def query_words(user: UserProfile, agent_id: str, text: str, vector: Vector | No
 
 
 def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_counted: bool, is_time: bool) -> Term:
-    """Return a word with its statistics. A text may have several of its stems, so the highest count is used.
+    """Return a word with its statistics. A text may contain several of the stems, so use the highest count.
 
-    Stems without a count are left out when nearly all texts are counted.
+    Omit stems without a count if nearly all texts are counted.
     """
     known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
     together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED}
@@ -109,9 +110,9 @@ def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_c
 
 LOOKED_UP = 16  # maximum words of a query that are checked for typos and compounds
 MEANT_FACTOR = 0.7  # weight of a guessed word, relative to a word of the query
-MEANT = 3  # maximum known words for a mistyped one
+MEANT = 3  # maximum known words for a mistyped word
 LONGER = 8  # maximum compounds, or parts of a compound, for a word
-NEWEST = 300  # newest turns that are searched for similar words while most turns are not counted
+NEWEST = 300  # number of newest turns to search for similar words while most turns are not counted
 
 # The cheapest and most selective conditions come first. OFFSET computes `bare` once per row.
 _NEAR_SQL = """
@@ -144,7 +145,7 @@ def guessed_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence
 
     Args:
         vocabularies: the primary keys of the vocabularies that the person may search.
-        is_counted: whether most turns are counted; if not, the newest turns are searched as well.
+        is_counted: whether most turns are counted. If not, also search the newest turns.
     """
     unknown = [term for term in terms if not term.is_known and not term.is_time and _may_be_mistyped(term.word)]
     unknown = unknown[:LOOKED_UP]
@@ -160,7 +161,7 @@ def _may_be_mistyped(word: str) -> bool:
 
 
 def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
-    """Return the known stems that may be near the unknown words, or compounds or parts of them, with their counts."""
+    """Return the counts of known stems that may be similar to unknown words, or compounds or parts of them."""
     stems = list(dict.fromkeys(stem for term in unknown for stem in term.all_stems))
     shared = pieces(lexemes.marked(stem)[1] for stem in stems)
     wanted: dict[str, Any] = {
@@ -176,9 +177,10 @@ def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, An
 
 
 def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
-    """Return the known words nearest to each unknown word, then the compounds that contain it, and its parts.
+    """For each unknown word, return the nearest known words, followed by its compounds and parts.
 
-    Only words of the same language are compared. A word of the newest turns is known even if it is not counted yet.
+    Only words of the same language are compared. Words of the newest turns are known words even if they are not counted
+    yet.
     """
     said_stems = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
@@ -223,10 +225,10 @@ def _most_edits(stem: str) -> int:
     return tolerated_edits(lexemes.marked(stem)[1])
 
 
-# --- pieces: each word within a few edits of a word contains at least one of its pieces ---
+# --- pieces: a word within a few edits of another word contains at least one of that word's pieces ---
 #
-# PostgreSQL compares the pieces with a vocabulary much faster than it could count edits. An edit inserts, deletes or
-# replaces a letter, or swaps two adjacent letters.
+# Comparing pieces with a vocabulary in PostgreSQL is much faster than computing edit distances. An edit inserts,
+# deletes or replaces a letter, or swaps two adjacent letters.
 
 
 def tolerated_edits(word: str) -> int:
@@ -234,7 +236,7 @@ def tolerated_edits(word: str) -> int:
 
 
 def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
-    """Return the pieces of some words. Each key is the SQL expression over `bare` to compare with its pieces."""
+    """Return the pieces of some words. Keys are SQL expressions over `bare` to compare with the pieces."""
     found: dict[str, set[str]] = defaultdict(set)
     for word in words:
         for part, piece in _of_two_edits(word) if tolerated_edits(word) == MAX_EDITS else _of_one_edit(word):
@@ -243,7 +245,10 @@ def pieces(words: Iterable[str]) -> Mapping[str, set[str]]:
 
 
 def _of_one_edit(word: str) -> Iterator[tuple[str, str]]:
-    """Yield both halves. An edit leaves one of them unchanged, unless it swaps the letters where they meet."""
+    """Yield both halves of the word.
+
+    An edit leaves one half unchanged, unless it swaps the letters on both sides of the middle.
+    """
     half = len(word) // 2
     yield _start(word, min(half, END))
     yield _end(word, min(len(word) - half, END))
@@ -254,8 +259,8 @@ def _of_one_edit(word: str) -> Iterator[tuple[str, str]]:
 def _of_two_edits(word: str) -> Iterator[tuple[str, str]]:
     """Yield the start, the end, and two letters between them.
 
-    If the edits change both the start and the end, neither reaches these two letters: a swap changes only one letter
-    that belongs to neither. The first edit may move them by one place.
+    If one edit changes the start and another changes the end, neither changes these two letters, because a swap changes
+    at most one letter outside the start or the end. The first edit may move the two letters by one place.
     """
     size = END if len(word) >= 2 * END + 2 + MIDDLE else END - 1
     yield _start(word, size)
@@ -278,7 +283,7 @@ def _end(word: str, size: int) -> tuple[str, str]:
 def compound_patterns(stems: Iterable[str]) -> list[str]:
     """Return LIKE patterns of compounds that begin or end with one of these stems.
 
-    They also match words that are too short.
+    The patterns also match words that are too short to be compounds.
 
     Args:
         stems: stems as they are indexed, prefixed with their language.
@@ -297,10 +302,10 @@ def compound_parts(stems: Iterable[str]) -> list[str]:
 
 
 def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[str]) -> dict[str, int]:
-    """Return the known stems that contain a searched stem or are part of one, with the number of letters of the part.
+    """Return the known stems that contain a searched stem or are part of one. The values are the lengths of the parts.
 
     Args:
-        by_language: the stems of indexed texts, by language.
+        by_language: the stems of indexed texts, keyed by language.
         stems: the stems of a word that occurs in no text.
     """
     found: dict[str, int] = {}
@@ -312,7 +317,7 @@ def compound_matches(by_language: Mapping[str, Iterable[str]], stems: Iterable[s
 
 
 def _part(one: str, other: str) -> int:
-    """Return the number of letters of the shorter stem if the longer one is a compound of it; else 0."""
+    """Return the number of letters of the shorter stem if the longer one is a compound of it, or 0."""
     part, whole = sorted((one, other), key=len)
     is_first = len(part) >= FIRST and whole.startswith(part)
     is_last = len(part) >= LAST and whole.endswith(part)

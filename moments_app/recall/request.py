@@ -1,4 +1,4 @@
-"""The request for a search of memory, and the time that its query names."""
+"""The request for a search of memory, and the time mentioned in a query."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from moments_app.engines.times import Time
 from sessions_app import lexemes
 from sessions_app.models import UserProfile
 
-# Words with which a question asks about the past, in the most common languages.
+# Words that mark a question about the past, in the most common languages.
 _PAST = re.compile(
     r"\b(?:used to|before|previous(?:ly)?|former(?:ly)?|earlier|ago|back (?:then|when)|at (?:the|that) time|once|until|"
     r"in the past|history|no longer|any ?more|did|was|were|had|"
@@ -24,7 +24,7 @@ _PAST = re.compile(
     r"december|(?:19|20)\d\d)|früher|vorher|damals|zuvor|avant|autrefois|antes|prima)\b",
     re.IGNORECASE,
 )
-# Words with which a question addresses the assistant. In Spanish, Italian and Portuguese, a verb alone is enough.
+# Words that address the assistant. In Spanish, Italian and Portuguese, the verb form is sufficient.
 _ADDRESSED = re.compile(
     r"\b(?i:you|yours?|du|dich|dir|dein\w*|tu|te|toi|ton|vous|votre|tú|usted|voi|você|hai|jij|jou\w*|"
     r"\w{2,}[aei]ste|ты|тебе|тебя|вы|вам|вас)\b|\b(?i:t['’](?:as|es|avais)\b)|(?<=\w[ ])(?:Sie|Ihnen|Ihr\w*)\b|[你您]"
@@ -37,7 +37,7 @@ MODES = ("hybrid", "semantic", "text")
 
 @dataclass(frozen=True)
 class Vector:
-    """A query's vector, with the primary key and the width of the model that created it."""
+    """A query's vector, with the primary key and the number of dimensions of the model that created it."""
 
     model: int
     dimensions: int
@@ -56,10 +56,10 @@ class RecallRequest:
 
     Args:
         since: only messages from this time or later.
-        mode: search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).
-        vector: the vector of the text; without one, the search uses words only.
+        mode: text search (`text`), semantic search (`semantic`), or both (`hybrid`).
+        vector: the vector of the text. Without a vector, only text search is used.
         as_of: only messages up to this time, and only facts that were known to be valid then; None: now.
-        relevances: the reranker's scores by `rem://` address; results that have one are ordered by it.
+        relevances: the reranker's scores, keyed by `rem://` address. Results with a score are sorted by it.
         until: only messages before this time.
         about: only facts about the user (`SELF`) or about the known person with this key; blank: about anyone.
         must_fit: whether a context shows results only if one of them fits the text.
@@ -97,12 +97,12 @@ class RecallRequest:
 
     @property
     def degraded(self) -> bool:
-        """True if the request asked for a search by meaning, but has no vector."""
+        """True if the request needs a vector for semantic search, but has none."""
         return self.mode != "text" and self.vector is None
 
     @property
     def used_mode(self) -> str:
-        """The mode of the search. Without a vector, memory is searched by words only."""
+        """The mode of the search. Without a vector, only text search is used."""
         return "text" if self.degraded else self.mode
 
     @property
@@ -110,15 +110,15 @@ class RecallRequest:
         return self.vector if self.mode != "text" else None
 
     def by_mode(self) -> "list[RecallRequest]":
-        """Return a separate request for each search."""
+        """Return a separate request for text search and for semantic search."""
         modes = ("text", "semantic") if self.used_mode == "hybrid" else (self.used_mode,)
         return [replace(self, mode=mode) for mode in modes]
 
 
 # --- times in a query ---
 #
-# "yesterday" or "on 17 November" becomes a span of days in the person's time zone. A future time is no span, and
-# neither is "today" in "What should I cook today?".
+# "yesterday" or "on 17 November" becomes a span of days in the person's time zone. Future times are ignored, and so is
+# "today" in "What should I cook today?".
 
 LONGEST = 300  # maximum characters of a query; longer texts mention times but don't ask about them
 _NAMED = (times.RELATIVE, times.ABSOLUTE, times.ASKED)
@@ -134,14 +134,14 @@ _NIGHTS_END = time(5)
 
 @dataclass(frozen=True)
 class Span:
-    """A span of time that a query names, and the other words of the query.
+    """A span of time mentioned in a query, and the other words of the query.
 
     Args:
         since: the start, with a time zone.
         until: the end, exclusive.
-        named: the words that name the span, in lower case.
+        named: the words that express the span, in lower case.
         rest: the other words of the query.
-        is_all: whether the query asks for nothing else.
+        is_all: whether the query asks only what was said in the span.
     """
 
     since: datetime
@@ -155,7 +155,7 @@ class Span:
 
 
 def span_in(text: str, now: datetime) -> Span | None:
-    """Return the first span of past time that a query names; None if it names none or is too long to be a question.
+    """Return the first past span mentioned in a query. Return None if there is none, or if the query is too long.
 
     Args:
         now: the time in the person's time zone.
@@ -184,9 +184,9 @@ Bounds = tuple[datetime, datetime]
 def _first(
     digits: str, languages: Iterable[str], now: datetime, shortest: int = 0
 ) -> tuple[Bounds, tuple[int, int]] | None:
-    """Return the leftmost past time and its place.
+    """Return the first past time in the text, and its position.
 
-    If several start at the same place, return the longest, then the latest.
+    If several start at the same position, return the longest. Of equally long ones, return the latest.
     """
     found = [
         (bounds, (one.start, one.end))
@@ -210,7 +210,7 @@ def _at(day: date, clock: time, zone: tzinfo | None) -> datetime:
 
 
 def _asks_nothing_else(rest: str, languages: Collection[str]) -> bool:
-    """Return whether the words around a time only ask what was said."""
+    """Return whether the other words of a query only ask what was said."""
     known = {*languages, lexemes.DEFAULT}
     asking = times.any_of(word for language in known for word in times.words_for("asking", language))
     stop = frozenset(plain(word) for language in known for word in lexemes.stop_words(language))

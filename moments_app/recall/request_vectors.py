@@ -1,8 +1,8 @@
 """Request vectors from the embeddings endpoint, in batches and with several calls in parallel.
 
 An endpoint takes some tenths of a second for a batch, so parallel calls save time. After one call fails, no further
-call starts. The vectors of the other calls are kept, so no text is sent twice. The calling thread records all calls,
-because it has the database connection.
+call starts. Vectors of successful calls are saved, so their texts are not sent again. The calling thread records all
+calls, because it has the database connection.
 """
 
 import threading
@@ -44,7 +44,7 @@ class Text:
     text: str
 
 
-# Texts, each with its vector, or with the endpoint's error if the endpoint rejects this text.
+# Texts with their vectors. For a rejected text, the endpoint's error replaces the vector.
 Vectors = list[tuple[Text, list[float] | str]]
 
 
@@ -54,7 +54,8 @@ class Answered:
 
     Args:
         made: the texts with a vector or a rejection.
-        error: why some texts are left; of several errors, the one with the longest wait.
+        error: the error that prevented the vectors of other texts. Of several errors, this is the one with the longest
+            wait.
     """
 
     made: Vectors = field(default_factory=list)
@@ -140,10 +141,10 @@ def _collect(answered: Answered, outcome: _Outcome, embedder: "Embedder") -> Non
     """Record the calls of a batch, and add its vectors.
 
     Raises:
-        Exception: an error that is not the endpoint's.
+        Exception: an error not caused by the endpoint.
     """
     for call in outcome.calls:
-        # A failure in parallel with another gives no new information about the endpoint.
+        # When parallel calls fail together, only the first failure says something new about the endpoint.
         embedder.record(replace(call, is_beside=answered.error is not None and bool(call.error_kind)))
     if isinstance(outcome.result, list):
         answered.made += outcome.result
@@ -156,7 +157,9 @@ def _collect(answered: Answered, outcome: _Outcome, embedder: "Embedder") -> Non
 
 
 def vectors_of(texts: Sequence[Text], embedder: "Embedder") -> Vectors:
-    """Return the vectors of texts. A rejected batch is halved, so that one bad text does not affect the others.
+    """Return the vectors of texts.
+
+    If the endpoint rejects a batch, retry each half, so that one bad text does not affect the others.
 
     Raises:
         EngineError: the endpoint gave no valid answer.

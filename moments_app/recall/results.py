@@ -21,10 +21,10 @@ from sessions_app.models import UserProfile
 from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
 
-CONTENT_CHARS = 2_000  # maximum characters of a result's text; its address leads to the full text
+CONTENT_CHARS = 2_000  # maximum characters of a result's text; the full text is available at its address
 
-# The text of an archived turn is read from its file afterwards. A turn with platform text is read in full, because that
-# text is removed later. A turn with nothing but platform text is no result.
+# The text of an archived turn is read later, from its file. A turn with platform text is read in full, because the
+# platform text is removed later. A turn with only platform text is not a result.
 _CONTENT = """CASE WHEN message.kind = 'archived' THEN NULL
     WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"""
 _TURN_SQL = f"""
@@ -55,7 +55,7 @@ FROM (
 # With `as_of`: facts that were known to be true at that time. Without: all facts that were ever true.
 _AS_OF_SQL = f"""CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong
     ELSE {held_at("atom.", "%(as_of)s")} END"""
-# Uses the primary keys and the indexes of a turn's place. Reads the person's own rows and the facts of shards.
+# Uses the primary keys and the indexes on the places of turns. Reads the person's own rows and the facts of shards.
 _READ_SQL = {
     "fact": f"""
 SELECT 'fact', atom.id, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
@@ -84,31 +84,31 @@ WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
 Place = tuple[int, int]
 # The turns that a moment covers: primary key of the session, sequences of the first and the last turn.
 TurnSpan = tuple[int, int, int]
-# The address of a hit before it is read: the kind, then the place of a turn, or the primary key and 0.
+# The key of a hit: the kind, and the place of a turn. For other kinds, the primary key and 0 replace the place.
 Key = tuple[str, Place]
 
 
 @dataclass(slots=True)
 class Result:
-    """One result of a search. It is read first and scored afterwards.
+    """One result of a search. Scores are added after it is read.
 
     Args:
         kind: one of `KINDS`.
-        content: its text, or the beginning of it.
-        session_id: the session it came from; None if it was deleted or belongs to another person.
+        content: the text, or the beginning of it.
+        session_id: the session of the source; None if the session was deleted or belongs to another person.
         sequence: the sequence of a turn, or of the first turn of a moment; None for a fact.
         time: the time of the message or statement.
         role: the role of the turn; blank if it is not a turn.
-        pk: the primary key; for a turn, that of its session.
+        pk: the primary key. For a turn, the primary key of its session.
         valid_from: when a fact became valid, if that is known.
-        valid_until: when the fact ended, or when the plan is due; None if no end is known.
-        planned: the day of a plan; blank if it is not a plan, or was ended otherwise.
-        marks: what the content of a turn ends with: its corrections, and what is no longer true.
+        valid_until: when the fact ended, or when the plan is due; None if unknown.
+        planned: the day of a plan; blank for other facts, and for plans that ended for another reason.
+        marks: the end of the content of a turn, which lists corrections and facts that are no longer true.
         also: the `rem://` addresses of the facts that the marks mention.
-        score: its score among results of all kinds; results are ordered by it.
-        ranks: its rank in each search that found it, from 1; empty for a turn that was found through its neighbors.
-        scores: its score in each of these searches: BM25 by words, the cosine by meaning.
-        share: the share of the query's words that it contains, weighted by their rarity.
+        score: the score by which results of all kinds are sorted.
+        ranks: the rank in each search that found the result, from 1; empty for a turn found through its neighbors.
+        scores: the score in each of these searches: BM25 for text search, the cosine for semantic search.
+        share: the share of the query's words that the text contains, weighted by rarity.
     """
 
     kind: str
@@ -140,10 +140,10 @@ class Result:
         return self.valid_until is not None and self.valid_until <= timezone.now()
 
     def is_relevant(self, least: float) -> bool:
-        """Return whether the result matches the query by a word or by meaning, or is next to a match.
+        """Return whether the result matches a word or the meaning of the query, or is next to a match.
 
         Args:
-            least: the minimum cosine of a similar meaning.
+            least: the minimum cosine of a match in semantic search.
         """
         return "text" in self.ranks or self.scores.get("semantic", least) >= least
 
@@ -151,10 +151,10 @@ class Result:
 def read_found(
     user: UserProfile, since: datetime | None, as_of: datetime | None, keys: Sequence[Key]
 ) -> dict[Key, Result]:
-    """Return the existing rows of some keys, without scores and ranks.
+    """Return results for the keys whose rows exist, without scores and ranks.
 
-    Runs one query, which is planned again each time, so it reads only the kinds that were found. If turns were found
-    and a fact about the person has ended, a second query reads what is no longer true.
+    Runs one query, which reads only the kinds among the keys. If these include turns and a fact about the person has
+    ended, a second query reads the facts from these turns that are no longer true.
     """
     if not keys:
         return {}
@@ -181,12 +181,12 @@ def read_found(
 
 @cache
 def _reading(kinds: AbstractSet[str]) -> str:
-    """Return the statement that reads some kinds, on one line: psycopg caches no statement over 4,096 characters."""
+    """Return the SQL that reads some kinds, on one line: psycopg only caches statements up to 4,096 characters."""
     return " ".join(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds).split())
 
 
 def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Return the rows of `_READ_SQL` with the texts of archived turns, without turns that have no text."""
+    """Add the texts of archived turns to the rows of `_READ_SQL`. Omit turns that have no text."""
     archived = [_place(row) for row in rows if row[3] is None]
     if not archived:
         return list(rows)
@@ -198,7 +198,7 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) -> tuple[Key, Result]:
     kind, pk, ref, content, session_id, sequence, time, role, platform_places, name = row[:10]
     valid_from, valid_until, is_plan, marks, message, _ = row[10:]
-    if platform_places:  # memory's own text is not part of a result
+    if platform_places:  # results don't include platform text
         content = text_without(text_lines(content), platform_places)
     content = spoken(name, content)[:CONTENT_CHARS]
     found = Result(kind, ref, content, session_id, sequence, time_of(time), role, pk, valid_from, valid_until)
@@ -213,5 +213,5 @@ def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) 
 
 
 def _place(row: Sequence[Any]) -> Place:
-    """Return a turn's place; for other kinds, the primary key and 0."""
+    """Return the place of a turn, or the primary key and 0 for other kinds."""
     return row[1], row[5] if row[0] == "turn" else 0

@@ -1,4 +1,4 @@
-"""`said_in`: find what was said in a span of time, whether or not it contains the words of the query."""
+"""`said_in`: find results from a span of time, even if they don't contain the words of the query."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -12,9 +12,9 @@ from moments_app.recall.search import rank, recall, search
 from moments_app.recall.term_weights import QueryWords
 from sessions_app.models import UserProfile
 
-MAX_SCANNED = 5_000  # newest turns of a span from which a sample is taken
-# A long span has more turns than fit into a context, so turns are sampled from each of its parts. Uses the indexes of a
-# person's newest turns, moments and facts.
+MAX_SCANNED = 5_000  # maximum newest turns of a span to sample from
+# A long span has more turns than fit into a context, so the query samples turns from all parts of the span. It uses the
+# indexes of a person's newest turns, moments and facts.
 _SCAN_SQL = """
 (SELECT 'moment' AS kind, id, 0::bigint AS sequence FROM moments_app_moment
  WHERE user_id = %(user)s AND ends_at >= %(since)s AND ends_at < %(until)s
@@ -39,10 +39,10 @@ UNION ALL
 def recall_with_span(
     user: UserProfile, agent_id: str, request: RecallRequest, *, most: int
 ) -> tuple[list[Result], Span | None]:
-    """Return the best results that a person may see, and the span that the query names.
+    """Return the best results that a person may see, and the span mentioned in the query.
 
     Results from the span come first. They fill the whole list, or half of it if the query also asks for something else.
-    If the request has a span of its own, or is about one person, no span is returned.
+    Return no span if the request has time limits, or is about one person.
 
     Args:
         user, agent_id, request: as in `recall`.
@@ -61,17 +61,17 @@ def recall_with_span(
 
 
 def span_of(user: UserProfile, request: RecallRequest, words: QueryWords, query: str) -> Span | None:
-    """Return the span that a query names, relative to the time of the request.
+    """Return the span mentioned in a query, relative to the time of the request.
 
     Args:
-        words: the words of the request. Their span is relative to the current time.
+        words: the words of the request, whose span is relative to the current time.
     """
     is_read = request.as_of is None and query == request.text
     return words.span if is_read else span_in(query, request.now_of(user))
 
 
 def said_in(user: UserProfile, agent_id: str, request: RecallRequest, span: Span, *, most: int) -> list[Result]:
-    """Return results from a span: first those with the other words of the query, then moments, facts and turns.
+    """Return results from a span: first those that match the other words of the query, then moments, facts and turns.
 
     Runs a constant number of queries.
 

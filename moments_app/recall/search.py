@@ -1,8 +1,8 @@
 """`recall`: find the facts, moments and turns in a person's memory that answer a query.
 
-Each kind is searched by words and by meaning. The scores are fused over all hits of all kinds, so a fact precedes a
-turn only if it has a higher score. Irrelevant results and duplicates are left out. Filters apply inside the searches,
-so a person with few of the table's rows gets as many results as a person with many.
+Each kind is searched with text search and semantic search. The scores are fused over all hits of all kinds, so a fact
+precedes a turn only if it has a higher score. Irrelevant results and duplicates are left out. Filters apply inside the
+searches, so the number of results doesn't depend on a person's share of a table.
 """
 
 import math
@@ -27,13 +27,13 @@ from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
 MATCH_COUNT = 5  # default number of results
-MAX_ABOUT = 10_000  # hits that are searched for those about one person
+MAX_ABOUT = 10_000  # maximum hits to filter by the person whom they are about
 SPARE = 10  # extra results to read, because some places lie beyond a session's end or have only platform text
-READ_AHEAD = 60  # minimum number to read; speakers and duplicates are only known after reading
-SURE = 10  # best results that are read whatever their score
-NEAR_ENOUGH = 0.5  # share of the best cosine; results below it without a matching word are left out
+READ_AHEAD = 60  # minimum results to read, because speakers and duplicates are only known after reading
+SURE = 10  # number of best results to read regardless of their score
+NEAR_ENOUGH = 0.5  # share of the best cosine; results below it need a matching word
 ENDED_FACTOR = 0.5  # factor for a fact that has ended, unless the query asks about the past
-SPEAKER_FACTOR = 2.0  # factor for a turn whose speaker the query names
+SPEAKER_FACTOR = 2.0  # factor for a turn whose speaker the query mentions
 ASSISTANT_FACTOR = 0.5  # factor for an assistant's turn, unless the query addresses the assistant
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
@@ -42,7 +42,7 @@ _VECTORS = {
     "moment": "moments_app_momentembedding",
     "turn": "moments_app_turnembedding",
 }
-# Parameters that all searches share are sent once: psycopg caches no statement with more than 50 parameters.
+# All searches share one set of parameters, because psycopg doesn't cache statements with more than 50 parameters.
 _BY_WORDS_SQL = """
 SELECT 'text' AS search, '{kind}' AS kind, * FROM recall_{table}(%(user)s, %(scopes)s, %(rare_{kind})s,
     %(joint_{kind})s, %(with_newest_{kind})s, %(queries_{kind})s, %(weights_{kind})s, %(average_{kind})s,
@@ -60,10 +60,10 @@ WHERE found IN (SELECT atom.id FROM moments_app_knownperson person JOIN moments_
     ON atom.about_id = person.id AND atom.user_id = person.user_id
     WHERE person.user_id = %(user)s AND person.key = %(about)s)
 """
-# Returns the hits. For turns it adds the place, because neighbors share scores, and whether a vector is missing. For
-# moments it adds the turns that they cover. Turns are read in a subquery, because row security prevents planning this
-# join on distributed tables. The hits are materialized first: the search functions can't query nodes while rows are
-# being sent to these nodes.
+# Returns the hits. For turns, the query also returns their places, because neighbors share scores, and whether the
+# vector is missing. For moments, it also returns the turns that they cover. Turns are read in a subquery, because row
+# security prevents planning this join on distributed tables. The hits are materialized first: the search functions
+# can't query nodes while rows are being sent to these nodes.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED (SELECT * FROM ({searches}) found ORDER BY search, kind, place)
 SELECT found.search, found.kind, found.found, found.score, COALESCE(message.session_id, moment.source_session_id),
@@ -84,12 +84,12 @@ ORDER BY found.search, found.kind, found.place
 
 @dataclass
 class Hits:
-    """The hits of the searches. Each search lists the best hits of a kind first.
+    """The hits of the searches. For each search and kind, the best hits come first.
 
     Args:
-        text: scores by words.
-        semantic: cosines by meaning.
-        weights: the maximum score by words for a text of each kind.
+        text: scores in text search.
+        semantic: cosines in semantic search.
+        weights: the maximum score in text search, keyed by kind.
         unembedded: turns that have no vector yet.
         spans: the turns that the moments cover.
     """
@@ -102,7 +102,7 @@ class Hits:
 
     @property
     def shares(self) -> dict[Key, float]:
-        """The scores by words as shares of the maximum score, at most 1."""
+        """The scores in text search as shares of the maximum score. At most 1."""
         return {key: min(1.0, score / (self.weights[key[0]] or 1.0)) for key, score in self.text.items()}
 
     def update(self, others: "Hits") -> None:
@@ -134,14 +134,14 @@ def recall(
     most = most or MATCH_COUNT
     words = words or query_words(user, agent_id, request.text, request.searched_vector)
     hits = search(user, words, request, most)
-    least_share = 0.0 if request.relevances else least_share  # the reranker decides
+    least_share = 0.0 if request.relevances else least_share  # the reranker decides what is relevant
     return read_results(user, request, hits, rank(hits, most, least_share=least_share), most)
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> Hits:
     """Return the hits of all searches. Runs at most one query.
 
-    A search returns more hits than the `most` wanted results. The `words` were looked up with the request's vector.
+    Each search may return more than `most` hits. The caller looked up `words` with the request's vector.
     """
     depth = MAX_ABOUT if request.about else max(CANDIDATES, most + SPARE)
     # Each search excludes later messages, which would otherwise displace earlier hits.
@@ -210,7 +210,7 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     """Return the scores of the best hits of all kinds and of neighboring turns, best first.
 
     Args:
-        most: The number of wanted results. Some more are returned.
+        most: The number of wanted results. The result contains a few more.
         least_share: The minimum share of the best score. The first `SURE` hits are exempt.
     """
     words = word_scores(hits.shares, max(hits.weights.values(), default=0.0))
@@ -220,7 +220,7 @@ def rank(hits: Hits, most: int, *, least_share: float = 0.0) -> dict[Key, float]
     turns = turn_scores(_turns_of(words), _turns_of(near), moments)
     found = [(score, place, "turn") for place, score in turns.items()]
     found += [(score, place, kind) for (kind, place), score in others.items()]
-    best = nlargest(max(most + SPARE, READ_AHEAD), found)  # newer first if scores are equal
+    best = nlargest(max(most + SPARE, READ_AHEAD), found)  # if scores are equal, newer hits first
     worthwhile = least_share * best[0][0] if best else 0.0
     told = best[:SURE] + [one for one in best[SURE:] if one[0] >= worthwhile]
     return {(kind, place): score for score, place, kind in told}
@@ -249,7 +249,7 @@ def read_results(
 
 
 def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Result]:
-    """Return the results in a new order: those that the reranker scored swap places and scores among themselves."""
+    """Return the results in a new order. Those with reranker scores exchange positions and scores."""
     places = [place for place, result in enumerate(results) if result.ref in relevances]
     known = sorted((results[place] for place in places), key=lambda result: relevances[result.ref], reverse=True)
     scores = [results[place].score for place in places]
@@ -260,9 +260,10 @@ def _reranked(results: list[Result], relevances: Mapping[str, float]) -> list[Re
 
 
 def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> float:
-    """Return the factor for a result's score. A named speaker's turns gain; ended facts and assistants' turns lose.
+    """Return the factor for a result's score.
 
-    An assistant's reply is similar to many queries. A reply that was found by words only keeps its score.
+    Turns of mentioned speakers get a higher score, and ended facts a lower one. Assistants' turns also get a lower
+    score, because replies are similar to many queries. A reply found only by text search keeps its score.
     """
     if found.score <= 0:
         return 1.0
@@ -276,10 +277,10 @@ def _factor(found: Result, request: RecallRequest, named: AbstractSet[str]) -> f
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
-    """Leave out results that only repeat a better one. A turn replaces statements that were derived from it.
+    """Leave out results that only repeat a better one. A turn replaces statements derived from it.
 
-    A statement that is no longer valid stays, because it shows the period in which it was valid. It hides no valid
-    statement.
+    A statement that is no longer valid stays, because it shows the period in which it was valid. It doesn't hide valid
+    statements.
     """
     once: dict[str, Result] = {}
     for result in results:
@@ -288,8 +289,8 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     if all(result.kind == "turn" for result in found):
         return found
     kept: list[Result] = []
-    words: dict[int, frozenset[str]] = {}  # of valid results, by position
-    derived: dict[int, frozenset[str]] = {}  # of results that are not turns, by position
+    words: dict[int, frozenset[str]] = {}  # words of valid results, keyed by position
+    derived: dict[int, frozenset[str]] = {}  # words of results that are not turns, keyed by position
     for result in found:
         own = frozenset(words_of(f"{result.role} {result.said}"))  # statements begin with "User:" or a name
         if result.kind != "turn" and not result.is_over:
@@ -313,7 +314,7 @@ def _text_of(result: Result) -> str:
 
 
 def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
-    """Add each result's rank within its kind and its score, for each search, and its share of the words."""
+    """For each search, add a result's score and its rank within its kind. Also add its share of the query's words."""
     for search, found in (("text", hits.text), ("semantic", hits.semantic)):
         places = dict.fromkeys(KINDS, 0)
         for key, score in found.items():
@@ -328,25 +329,26 @@ def _add_ranks(hits: Hits, read: Mapping[Key, Result]) -> None:
 
 # --- scores ---
 
-# For each distance: the share of a turn's score that the turn after it gets, and the share for the turn before it. An
-# answer often has no word of the question; docs/benchmarks.md has the measurements.
+# Neighbors of a turn get a share of its score, because an answer often contains no word of the question. Each tuple has
+# the distance, the share for the turn after, and the share for the turn before. See docs/benchmarks.md for the
+# measurements.
 SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
-CANDIDATES = 150  # best results of each search that are ranked
-# If no text has at least this share of the query's words, the words found are probably chance.
+CANDIDATES = 150  # number of best results of each search to rank
+# If no text has at least this share of the query's words, the matches are probably random.
 COMPLETE = 0.5
-NEAR_PART = 0.5  # factor of the shares for similarity; the vectors of adjacent turns are already similar
-SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores that is added to each of its turns
-MOMENT_SHARE = 0.2  # share of a moment's score that is added to each of its turns
+NEAR_PART = 0.5  # factor for these shares in semantic search, because vectors of adjacent turns are similar
+SESSION_SHARE, SESSION_BEST = 0.2, 3  # share of the mean of a session's best scores, added to its turns
+MOMENT_SHARE = 0.2  # share of a moment's score, added to its turns
 
 
 def word_scores(shares: Mapping[Key, float], worth: float) -> dict[Key, float]:
     """Return scores that grow with the rarity of the matched words and with their share of the query.
 
-    A text with all of the query's rare words outranks any similarity. If even the best text has few of these words,
-    because the texts are worded differently, similarity decides.
+    A text that contains all rare words of the query outranks any similar text. If even the best text contains few of
+    these words, the scores are low, so similarity decides.
 
     Args:
-        shares: The share of the query's total word weight that each text matches.
+        shares: The share of the total weight of the query's words that each text contains.
         worth: The sum of the inverse document frequencies of the query's words.
     """
     trust = min(1.0, max(shares.values(), default=0.0) / COMPLETE)
@@ -357,8 +359,8 @@ def near_scores(similarity: Mapping[Key, float], *, unembedded: Collection[Key] 
     """Return how far each text is above the least similar of the best `CANDIDATES`, in standard deviations.
 
     Args:
-        similarity: The cosines of the texts that were found by meaning.
-        unembedded: Texts without a vector so far. They get the mean, because their meaning is unknown.
+        similarity: The cosines of the texts found by semantic search.
+        unembedded: Texts without a vector. They get the mean, because their meaning is unknown.
     """
     if not similarity:
         return {}
@@ -377,11 +379,11 @@ def turn_scores(
 ) -> dict[Place, float]:
     """Return the scores of turns and their neighbors, from both searches, their sessions and their moments.
 
-    A session at most doubles a turn's score, so a turn without a score gets none from its session. Some of the places
-    may lie beyond the end of their session.
+    A session can at most double a turn's score, so a turn without a score gets none from its session. Some places may
+    be beyond the end of their session.
 
     Args:
-        words, near: The scores of turns from the two searches.
+        words, near: The scores of turns from text search and from semantic search.
         moments: The turns that each moment covers, and its score.
     """
     sessions: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))

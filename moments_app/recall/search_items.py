@@ -1,4 +1,7 @@
-"""`search_items`: find stored items by words and by meaning. `list_namespaces`: list the namespaces of items."""
+"""`search_items`: find stored items with text search and semantic search.
+
+`list_namespaces`: list the namespaces of items.
+"""
 
 import json
 import re
@@ -15,9 +18,9 @@ from sessions_app import lexemes
 from sessions_app.database.sql import array_of, array_of_texts
 from sessions_app.models import UserProfile
 
-ANY = "*"  # stands for any label when namespaces are listed
-BEST = 500  # maximum items that a search finds
-RANK_OFFSET = 60  # the larger it is, the more alike the scores of the first ranks
+ANY = "*"  # matches any label in a list of namespaces
+BEST = 500  # maximum hits per search
+RANK_OFFSET = 60  # larger values reduce the differences between the first ranks
 
 _BY_WORDS_SQL = """
 SELECT 'text' AS search, found, score, place FROM search_moments_app_storeditem(%(user)s, %(application)s, %(first)s,
@@ -47,7 +50,7 @@ def search_items(
         user: the user whose items are searched; None: the items that belong to no user.
         application: the primary key of the application that owns the items.
         prefix: the labels with which the namespace of an item starts.
-        query: any of its words may match.
+        query: items with any of its words match.
         vector: the vector of the query; None: search by words only.
         conditions: conditions on the value; see `StoredItemQuerySet.fitting`.
         most: the maximum number of items.
@@ -82,9 +85,9 @@ def search_items(
 
 
 def _reciprocal_ranks(*rankings: Iterable[int]) -> dict[int, float]:
-    """Return scores that depend only on the ranks in several rankings, best first.
+    """Merge several rankings into one. Return scores that depend only on the ranks, best first.
 
-    The method is that of Cormack et al., "Reciprocal Rank Fusion" (2009).
+    The method is from Cormack et al., "Reciprocal Rank Fusion" (2009).
     """
     scores: dict[int, float] = defaultdict(float)
     for ranking in rankings:
@@ -126,15 +129,15 @@ def list_namespaces(
     max_depth: int = LABELS_MAX,
     most: int,
 ) -> list[str]:
-    """Return the distinct namespaces of items in order, as they are stored.
+    """Return the distinct namespaces of items, sorted, in their stored form.
 
     Args:
         user, application: the owners of the items; see `search_items`.
         prefix, suffix: the first and the last labels of each namespace; `*` stands for any label.
-        max_depth: the number of labels to which longer namespaces are cut.
+        max_depth: the number of labels to which longer namespaces are truncated.
         most: the maximum number of namespaces.
     """
-    is_cut = not suffix and len(prefix) <= max_depth  # otherwise labels after the cut matter
+    is_cut = not suffix and len(prefix) <= max_depth  # otherwise, labels after the cut must match
     depth = max_depth if is_cut else LABELS_MAX
     start, end = range_of(prefix[: prefix.index(ANY)] if ANY in prefix else prefix)
     values = {
@@ -158,5 +161,5 @@ def list_namespaces(
 
 
 def _pattern(path: Sequence[str]) -> str:
-    """Return a regular expression that matches these labels."""
+    """Return a regular expression that matches namespaces with these labels."""
     return "".join((f"[^{END}]+" if label == ANY else re.escape(label)) + END for label in path)

@@ -8,15 +8,19 @@ from typing import Any
 
 from moments_app.recall.request import Span
 
-MAX_TERMS = 32  # maximum words of a query; the rarest words carry the meaning of a long query
+MAX_TERMS = 32  # maximum words of a query; of a long query, the rarest words are used
 MAX_STEMS = 128  # maximum stems per index search; for several hundred, PostgreSQL reads the whole table instead
-MOST_READ = 2_000  # maximum texts ranked for one kind; more common words only rank texts that rarer words find
+MOST_READ = 2_000  # maximum texts ranked for one kind; words in more texts only affect the order of results
 COUNTED = ("fact", "moment", "turn")  # the order of the counts in query results
-UNCOUNTED = 0.5  # share of the counted turns; with more uncounted turns, rarity is computed from the texts found
+UNCOUNTED = 0.5  # maximum uncounted per counted turns; above it, rarity is computed from the texts found
 
 
 def counts_by_kind(numbers: Sequence[Any]) -> dict[str, int]:
-    """Return the counts by kind. They are given in the order of `COUNTED`."""
+    """Return the counts, keyed by kind.
+
+    Args:
+        numbers: the counts in the order of `COUNTED`.
+    """
     return {kind: int(count or 0) for kind, count in zip(COUNTED, numbers, strict=True)}
 
 
@@ -26,12 +30,12 @@ class Term:
 
     Args:
         word: the word as it was written, or the known word that may be meant.
-        stems: the stems that it is indexed under, if known; otherwise its likely stems.
-        counts: the number of texts that contain it, by kind.
-        factor: the factor of its weight: less than 1 for a guessed word or for one with little meaning.
-        said: the unknown word of the query that this known word was guessed for; blank: the query contains the word.
-        others: stems that it may have in texts that are not counted yet.
-        is_time: whether it names the time that the query asks about. A text from that time need not contain it.
+        stems: the stems under which the word is indexed, if known; otherwise, likely stems.
+        counts: the number of texts that contain the word, keyed by kind.
+        factor: a factor for the weight. Less than 1 for guessed words and for words with little meaning.
+        said: for a guessed word, the query's unknown word; blank if the query contains the word itself.
+        others: other stems that the word may have in texts that are not counted yet.
+        is_time: whether the word is part of a time in the query. A text from that time need not contain the word.
     """
 
     word: str
@@ -66,12 +70,13 @@ class Lookup:
     """The search parameters for one kind of memory: the arguments of a `recall_…` function.
 
     Args:
-        rare: stems; a text with any of them is a candidate.
-        joint: stems; a text with all of them is a candidate.
-        with_newest: whether the newest texts are candidates too, because no word is rare.
-        queries, weights: every word, with its weight.
-        average: the average number of words in a text; None: unknown, so rarity is computed from the texts found.
-        worth: the score of a text that has every word once, except words of a time; an estimate if rarity is unknown.
+        rare: a text with any of these stems is a candidate.
+        joint: a text with all of these stems is a candidate.
+        with_newest: whether the newest texts are also candidates, because no word is rare.
+        queries, weights: all words and their weights.
+        average: the average number of words in a text. If None, rarity is computed from the texts found.
+        worth: the score of a text that contains each word once, not counting words for a time. An estimate if rarity is
+            unknown.
     """
 
     rare: list[str]
@@ -89,11 +94,11 @@ class QueryWords:
 
     Args:
         shards: primary keys of the shards that are searched.
-        sizes: the number of texts and their total length in words, by kind, at the last count.
+        sizes: the number of texts and their total length in words at the last count, keyed by kind.
         terms: the words, in no particular order.
-        uncounted: the approximate number of turns since the last count.
-        vector: the query's vector, adjusted for comparison. Blank if the query has no vector.
-        span: the time that the query names.
+        uncounted: the approximate number of new turns since the last count.
+        vector: the query's vector without the part common to the person's turns; blank if there is no vector.
+        span: the time mentioned in the query.
     """
 
     shards: list[int]
@@ -126,9 +131,9 @@ class QueryWords:
         )
 
     def _counted(self, kind: str) -> str | None:
-        """Return the kind whose counts are used to estimate rarity in texts of a kind; None if there is none.
+        """Return the kind whose counts are used to estimate rarity in texts of a kind; None if no kind is suitable.
 
-        That is the kind itself. While the kind has no texts, it is the kind with the most texts.
+        This is the kind itself or, while it has no texts, the kind with the most texts.
         """
         counted = kind if self.sizes[kind][0] else max(COUNTED, key=lambda other: self.sizes[other])
         total, _ = self.sizes[counted]
@@ -154,13 +159,13 @@ class QueryWords:
 
 
 def rarity(count: int, total: int) -> float:
-    """Return BM25's inverse document frequency of a word that `count` of `total` texts contain; never negative."""
+    """Return BM25's inverse document frequency of a word that occurs in `count` of `total` texts. Never negative."""
     total = max(total, count)
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
 
 def _worth(terms: Sequence[Term], weights: Sequence[float]) -> float:
-    """Return the sum of the weights, without words of a time if there are others."""
+    """Return the sum of the weights, excluding words for a time if there are other words."""
     return sum(weight for term, weight in zip(terms, weights, strict=True) if not term.is_time) or sum(weights)
 
 
@@ -174,10 +179,10 @@ def _stems(terms: Iterable[Term]) -> list[str]:
 
 
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
-    """Return just enough of the rarest common words that few texts contain all of them.
+    """Return the rarest common words. Use as few as needed to make texts that contain all of them rare.
 
-    Return none if even the texts with all of them are many: the index would read each word's whole list and return
-    arbitrary texts.
+    Return no words if even then too many texts contain all of them, because the index would read each word's whole list
+    and return arbitrary texts.
     """
     share, stems = 1.0, []
     for term in common:

@@ -27,13 +27,13 @@ from moments_app.recall import query
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
-JOBS = 20_000  # newest jobs of a person
+JOBS = 20_000  # maximum jobs of a person, newest first
 DAYS = 30
-DEAREST = 20  # number of people who are listed by name
-SUMMARIES = 1_000  # newest summaries whose durations are computed
+DEAREST = 20  # maximum number of people to list
+SUMMARIES = 1_000  # number of newest summaries to time
 SLOWEST = 5
-LATEST_CALLS = 1_000  # newest calls whose average length an estimate uses
-QUERY_TOKENS = 500  # tokens of a call in addition to its turns
+LATEST_CALLS = 1_000  # number of newest calls from which estimates derive the length of answers
+QUERY_TOKENS = 500  # estimated tokens per call in addition to the turns
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Used:
 
 
 def total_usage(rows: Sequence[tuple[Any, ...]]) -> Used:
-    """Return the total usage of rows. The last element of each is its `Used`."""
+    """Return the total usage of rows whose last element is a `Used`."""
     return sum((row[-1] for row in rows), Used())
 
 
 def usage_by(calls: QuerySet[EngineCall], *by: str) -> list[tuple[Any, ...]]:
-    """Return the usage of calls, grouped by some columns: the values of these columns, and a `Used`."""
+    """Return the usage of calls, grouped by columns. A row has the values of these columns, followed by a `Used`."""
     sums = {
         "n_calls": Count("pk"),
         "n_failed": Count("pk", filter=Q(ok=False)),
@@ -90,7 +90,7 @@ class PersonCost:
 
     Args:
         months: (first of the month, purpose, used), latest month first.
-        left_out: jobs that were requested up to this time are not counted; None: all are counted.
+        left_out: jobs queued up to this time are not counted; None if all jobs are counted.
     """
 
     months: list[tuple[datetime, str, Used]]
@@ -143,7 +143,7 @@ class SiteCost:
         days: (day, purpose, used), latest day first.
         said: (day, tokens) of new turns that still exist.
         applications: (primary key and name of the application, used).
-        people: (primary key, name, used) of the `DEAREST`.
+        people: (primary key, name, used) of the `DEAREST` most expensive people.
         prompts: (primary key and name of the prompt, number of the version, used).
     """
 
@@ -161,7 +161,7 @@ class SiteCost:
 
     @property
     def by_day(self) -> list[tuple[date, int, Used]]:
-        """The tokens of turns and the usage of each day with either, latest first."""
+        """The tokens of turns and the usage, for each day that has either, latest first."""
         used: dict[date, Used] = dict.fromkeys(self.said, Used())
         for day, _, its in self.days:
             used[day] = used.get(day, Used()) + its
@@ -181,7 +181,7 @@ class SiteCost:
 
     @property
     def input_tokens_per_turn_token(self) -> float | None:
-        """The input tokens of models per token of new turns; None without new turns."""
+        """The input tokens of models per token of new turns; None if there are no new turns."""
         return self.whole.tokens_in / self.tokens_said if self.tokens_said else None
 
 
@@ -218,7 +218,7 @@ def _said(since: datetime) -> dict[date, int]:
 
 
 def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, Used]]:
-    """Sum by the application of the job's person or shard; other calls are global."""
+    """Sum the usage by the application of the job's person or shard. Other calls count for all applications."""
     whose = calls.annotate(
         whose=Coalesce("job__user__application", "job__stream__application"),
         whose_name=Coalesce("job__user__application__name", "job__stream__application__name"),
@@ -268,8 +268,8 @@ def estimate(user: UserProfile | None = None, *, everything: bool = False) -> li
     """Estimate the effort of settling all sessions.
 
     Args:
-        user: only this person's sessions; None: all people's.
-        everything: estimate as if all conversations happened again, round by round; otherwise only waiting work.
+        user: estimate only this person's sessions; None: the sessions of all people.
+        everything: estimate all conversations again, round by round. If False, estimate only waiting work.
     """
     workloads = _workloads(everything=everything)
     sums = {f"{purpose}_calls": workload.calls for purpose, workload in workloads.items()}
@@ -291,7 +291,7 @@ def _workloads(*, everything: bool) -> dict[str, Workload]:
 
 
 def _queries(*, everything: bool) -> Workload | None:
-    """Estimate the queries that an engine writes for contexts, by their number per turn so far; None without any."""
+    """Estimate the queries that an engine writes for contexts from their number per turn; None if there were none."""
     asked = EngineCall.objects.made().filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not asked or not turns:

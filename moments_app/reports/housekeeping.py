@@ -1,7 +1,7 @@
-"""`housekeeping`: delete old records of work that nothing refers to, and end plans whose day is over.
+"""`housekeeping`: delete old, unreferenced records of work, and end plans whose day is over.
 
-The records are jobs that failed or only updated indexes, model calls, and daily usage. Jobs that created something
-stay, because a moment names its job. Lines served long ago are deleted, because clients rarely repeat them.
+The records are jobs that failed or only updated indexes, model calls, and daily usage. Jobs that created something are
+kept, because moments refer to their jobs. Lines served long ago are deleted, because clients rarely repeat them.
 """
 
 from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def _delete_batch(rows: QuerySet[Any]) -> int:
     # The lock prevents the deletion of an item that another transaction is storing again.
     free = rows.select_for_update(skip_locked=True, of=("self",))
     batch = list(free.values_list("pk", flat=True)[:BATCH])
-    rows.filter(pk__in=batch).only("pk").delete()  # without `only`, large values would be read
+    rows.filter(pk__in=batch).only("pk").delete()  # avoid reading large values
     return len(batch)
 
 

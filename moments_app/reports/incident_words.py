@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 Words = tuple[str, str, str]  # the cause, the evidence and the remedy
 
-RECENTLY = timedelta(hours=1)  # period of the share of failed calls
+RECENTLY = timedelta(hours=1)  # period for which the share of failed calls is computed
 TRY_ONE = "Then press Try one to test the change with one job."
 
-# For each kind of error: what the engine does or what fails, and what the operator can do.
+# For each kind of error, a description of the failure and a remedy for the operator.
 KINDS = {
     "credential": ("rejects the API key", "Correct the API key in the settings and restart."),
     "quota": ("has no quota left", "Raise the quota at the provider."),
@@ -122,7 +122,7 @@ def _of_engine(incident: "Incident") -> Words:
 
 
 def _share(bad: Sequence["Call"], good: Sequence["Call"]) -> str:
-    """Return how many of the recent calls failed, and name one that succeeded."""
+    """Return a sentence about the number of failed recent calls and one that succeeded."""
     recently = timezone.now() - RECENTLY
     failed, answered = (sum(call.at >= recently for call in calls) for calls in (bad, good))
     number = failed + answered
@@ -140,7 +140,7 @@ def _tested(failed: Sequence["Call"], answered: Sequence["Call"]) -> str:
 
 
 def _remedy_of_engine(kind: str, incident: "Incident") -> str:
-    """Return the remedy. Suggest retrying all jobs only if the engine has answered since."""
+    """Return the remedy. Suggest retrying all jobs only if the engine has answered since the failures."""
     bad, good = incident.failed_calls, incident.answered_calls
     if not incident.failed:
         return "Nothing to do now: the jobs are retried automatically."
@@ -164,7 +164,7 @@ def _next_probe(circuits: Sequence[Circuit]) -> str:
 
 
 def _loss(by_process: Mapping[tuple[str, str], int]) -> str:
-    """Return what is missing, and whether it stays missing."""
+    """Return what is missing from memory, and whether this is permanent."""
     makes = {process.name: process.makes for process in processes()}
     lost, late = Counter[str](), Counter[str]()
     for (process, status), jobs in by_process.items():

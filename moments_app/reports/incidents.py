@@ -1,8 +1,8 @@
-"""`incidents`: unfinished work, grouped by what distinguishes its calls from calls that succeed.
+"""`incidents`: unfinished work, grouped by its cause.
 
 Failed and waiting jobs belong to one incident if they share a person, a version of a prompt, an engine or a place in
-the code. The calls decide which of these it is: if other calls to the engine succeed in the meantime, the engine is not
-the cause. An incident lasts until its work is done.
+the code. A comparison of failed and successful calls determines the cause. For example, if other calls to the engine
+succeed in the meantime, the engine is not the cause. An incident lasts until its work is done.
 """
 
 from bisect import bisect_left
@@ -24,12 +24,12 @@ from moments_app.models.circuit import is_one_endpoint
 from moments_app.models.job import JobQuerySet
 from moments_app.reports.incident_words import describe
 
-FAILED_READ, ANSWERED_READ = 500, 1_500  # newest calls that are compared
-JOBS_READ = 20_000  # groups of jobs, by failure and person; if there are more, the numbers are minimums
-WITHIN = timedelta(days=1)  # period whose calls are read
-LONE_FAILURES = 3  # failed calls that make a person the cause, if calls about others succeed in between
+FAILED_READ, ANSWERED_READ = 500, 1_500  # maximum newest calls to compare
+JOBS_READ = 20_000  # maximum groups of jobs by failure and person; if there are more, counts are too low
+WITHIN = timedelta(days=1)  # period of the calls
+LONE_FAILURES = 3  # minimum failed calls for a person to be the cause, if calls about others succeed
 MAX_SEPARATE = 3  # maximum people with separate incidents; if there are more, they share one
-NAMED = 3  # people whom an incident names
+NAMED = 3  # maximum people to list by name
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 Parts = tuple[str, ...]  # the kind of a cause, and its value
@@ -54,16 +54,17 @@ class Call(NamedTuple):
 
 @dataclass
 class Incident:
-    """One cause, and the unfinished work because of it.
+    """A cause, and the unfinished work because of it.
 
     Args:
-        parts: identify the cause.
-        since: when the first job failed, or had to wait.
-        lone: people who are the cause of failures, by engine. Their jobs belong to no other incident.
-        by_process, by_failure, by_person: number of jobs: by process and status, by failure, by primary key.
-        circuits: open circuits that belong to it.
-        failed_calls, answered_calls: its calls, and successful ones to compare them with; newest first.
-        cause, evidence, remedy, loss: what `describe` writes.
+        parts: the kind and the value of the cause.
+        since: when the first job failed or started to wait.
+        single_person: people who are the cause of failures, keyed by engine. Their jobs belong to no other incident.
+        by_process, by_failure, by_person: number of jobs, keyed by process and status, by failure, and by primary key
+            of the person.
+        circuits: open circuits of the incident.
+        failed_calls, answered_calls: failed calls of the incident, and successful calls for comparison, newest first.
+        cause, evidence, remedy, loss: texts set by `describe`.
     """
 
     parts: Parts
@@ -96,7 +97,7 @@ class Incident:
 
     @property
     def failures(self) -> list[FailureGroup]:
-        """The failures that it consists of, the one with the most jobs first."""
+        """The failures of the incident, the one with the most jobs first."""
         return [failure for failure, _ in self.by_failure.most_common()]
 
     @property
@@ -105,7 +106,7 @@ class Incident:
 
     @property
     def is_muted(self) -> bool:
-        """True if an operator muted it for all its failures. An open circuit that holds all jobs can't be muted."""
+        """True if all failures are muted. An incident whose circuit holds all jobs can't be muted."""
         if not self.by_failure or any(circuit.holds_all for circuit in self.circuits):
             return False
         return all(self.key in failure.muted_causes for failure in self.by_failure)
@@ -130,12 +131,12 @@ class Incident:
 
     @property
     def names(self) -> dict[int, str]:
-        """Some of the people, by primary key."""
+        """The `user_id` of the people with the most jobs, keyed by primary key."""
         return {pk: self.user_ids[pk] for pk, _ in self.by_person.most_common(NAMED) if pk in self.user_ids}
 
     @property
     def more_people(self) -> int:
-        """Number of people whom it doesn't name."""
+        """Number of people who are not in `names`."""
         return self.people - len(self.names)
 
     def add(self, process: str, row: Row) -> None:
@@ -145,7 +146,7 @@ class Incident:
             self.user_ids[person] = row["user__user_id"]
 
     def stalled(self) -> JobQuerySet:
-        """Return its jobs that failed or wait for a retry. Jobs that only wait for its circuits are not among them."""
+        """Return the incident's jobs that failed or wait for a retry, except jobs that only wait for circuits."""
         jobs = Job.objects.stalled().filter(failure__in=list(self.by_failure))
         alone = (Q(failure__engine=engine, user__in=people) for engine, people in self.single_person.items())
         of_lone = reduce(or_, alone, Q(pk__in=()))
@@ -156,7 +157,7 @@ def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
     """Return all incidents: those that need an operator first, muted ones last.
 
     Args:
-        circuits: open circuits that the reader may see; by default all.
+        circuits: open circuits that the reader may see; None: all.
     """
     shown = list(Circuit.objects.open() if circuits is None else circuits)
     groups = FailureGroup.objects.filter(pk__in=Job.objects.stalled().values("failure")).in_bulk()
@@ -167,7 +168,7 @@ def incidents(circuits: Sequence[Circuit] | None = None) -> list[Incident]:
 
 
 def incidents_of(failure: FailureGroup, circuits: Sequence[Circuit] | None = None) -> list[Incident]:
-    """Return the incidents of a failure, directly or by the circuit that it opened; most jobs first."""
+    """Return the incidents that contain a failure or the circuit opened by it, most jobs first."""
     cause = failure.engine, failure.kind
     ours = [
         incident
@@ -210,7 +211,7 @@ class _Grouping:
         return list(self._found.values())
 
     def _lone_people(self) -> dict[str, set[int]]:
-        """Return the people whose calls fail while other people's calls to the same engine succeed, by engine."""
+        """Return people whose calls fail while other people's calls succeed. The result is keyed by engine."""
         has_failed: dict[tuple[str, int], bool] = {}  # whether one of their jobs has used up its attempts
         for row in self._rows:
             key = self._groups[row["failure"]].engine, row["user"]
@@ -244,7 +245,7 @@ class _Grouping:
         return "engine", about, engine
 
     def _add_calls(self, incident: Incident) -> None:
-        """Add the calls that the incident consists of, and those that succeeded."""
+        """Add the failed calls of an incident, and successful calls for comparison."""
         calls, engines = self._calls, incident.engines
         if incident.is_of_people:
             [(person, _)] = incident.by_person.most_common(1)
@@ -265,7 +266,7 @@ class _Grouping:
 
 
 class _Calls:
-    """The newest calls of some engines, each list newest first, grouped once for all people."""
+    """The newest calls to some engines. Each list starts with the newest call."""
 
     def __init__(self, engines: set[str]) -> None:
         calls = _newest_calls(engines)
@@ -279,7 +280,7 @@ class _Calls:
             if call.person and call.at > last.get((call.engine, call.person), EARLIEST):
                 self._streaks[call.engine, call.person].append(call)
         self._answered_versions: dict[str, set[int | None]] = defaultdict(set)
-        self._answered_at: dict[str, list[datetime]] = defaultdict(list)  # of calls about people, oldest first
+        self._answered_at: dict[str, list[datetime]] = defaultdict(list)  # times of calls about people, oldest first
         for call in reversed(self.answered):
             self._answered_versions[call.engine].add(call.version)
             if call.person:
@@ -290,7 +291,7 @@ class _Calls:
         streak, answered = self._streaks.get((engine, person), []), self._answered_at[engine]
         if len(streak) < at_least:
             return False
-        first = bisect_left(answered, streak[-1].at)  # from here on, none is about the person
+        first = bisect_left(answered, streak[-1].at)  # calls from here on are about other people
         return first < len(answered) and answered[first] <= streak[0].at
 
     def streak(self, person: int, engines: Iterable[str]) -> list[Call]:
@@ -299,15 +300,15 @@ class _Calls:
         return sorted(calls, key=attrgetter("at"), reverse=True)
 
     def bad_version(self, engine: str, kind: str) -> int | None:
-        """Return the version of a prompt that all failed answers share, if only calls with other versions succeed."""
+        """Return the prompt version of all failed answers if calls succeed only with other versions, or None."""
         failed, answered = self._failed_versions[engine, kind], self._answered_versions[engine]
         [version] = failed if len(failed) == 1 else [None]
         return version if answered and version not in answered else None
 
 
 def _person_of(circuit: Circuit) -> int:
-    """Return the only person whose jobs a circuit holds; 0 if there is none."""
-    return 0 if circuit.holds_all or not circuit.failing else max(circuit.failing[0], 0)  # a shard's key is negative
+    """Return the primary key of the person whose jobs a circuit holds; 0 if it doesn't hold one person's jobs."""
+    return 0 if circuit.holds_all or not circuit.failing else max(circuit.failing[0], 0)  # keys of shards are negative
 
 
 # --- reading ---
@@ -325,14 +326,14 @@ def _newest_calls(engines: set[str]) -> list[Call]:
 
 
 def _last_answers(people: set[int]) -> dict[tuple[str, int], datetime]:
-    """Return the times of the last successful calls about people, by engine and person."""
+    """Return the times of the last successful calls about people, keyed by engine and person."""
     calls = EngineCall.objects.filter(job__user__in=people, ok=True, created_at__gte=timezone.now() - WITHIN)
     last: Any = calls.order_by().values("engine", "job__user").annotate(at=Max("created_at"))
     return {(row["engine"], row["job__user"]): row["at"] for row in last}
 
 
 def _stalled() -> list[Row]:
-    """Return the jobs that failed or wait because of a failure, by failure, person and status; most jobs first."""
+    """Count jobs that failed or wait because of a failure, by failure, person and status. Most jobs first."""
     groups = Job.objects.stalled().order_by().values("failure", "user", "user__user_id", "status")
     since = Min(Coalesce("held_since", "finished_at", "queued_at"))
     counted: Any = groups.annotate(number=Count("pk"), since=since)
@@ -340,7 +341,7 @@ def _stalled() -> list[Row]:
 
 
 def _held_by(circuits: Sequence[Circuit]) -> dict[int, list[Row]]:
-    """Return the jobs that circuits hold and that have not failed themselves, by circuit."""
+    """Count jobs that circuits hold and that have not failed themselves, keyed by circuit."""
     found: dict[int, list[Row]] = defaultdict(list)
     if circuits:
         held = Job.objects.held().filter(circuit__in=circuits, failure=None).order_by()

@@ -1,7 +1,7 @@
 """`overview`: the figures that operators see first: work that needs attention, and recent work.
 
-Each figure is limited by an index or by a number of rows, and estimates are labeled. Nothing here reads whole
-transcripts: turns and tokens come from the sessions' counters, and daily counts from indexes over the requested days.
+Each figure is limited by an index or by a number of rows, and estimates are labeled. No query reads whole transcripts:
+turns and tokens come from the sessions' counters, and daily counts from indexes over the requested days.
 """
 
 from collections import Counter
@@ -27,8 +27,8 @@ from sessions_app.models.session import LIVE
 
 DAYS = 30
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
-FEW_ROWS = 10_000  # tables of up to this size are counted, which takes a few milliseconds
-# Rows are only counted if the database's estimate is low.
+FEW_ROWS = 10_000  # maximum rows of a table to count, which takes a few milliseconds
+# Counts rows only if the database's estimate is low.
 _ESTIMATE_SQL = """
 SELECT CASE WHEN reltuples > %s THEN reltuples::bigint ELSE (SELECT count(*) FROM {table}) END
 FROM pg_class WHERE oid = %s::regclass
@@ -40,7 +40,7 @@ FROM moments_app_job JOIN unnest(%s::text[], %s::integer[]) AS lane_of (process,
 WHERE status = 'completed' AND finished_at >= %s
 GROUP BY GROUPING SETS ((lane, day), (lane)) ORDER BY lane, day
 """
-BUILDS_OF_MOMENTS = 1_000  # newest moments whose builds are timed
+BUILDS_OF_MOMENTS = 1_000  # number of newest moments whose builds to time
 
 
 # --- now ---
@@ -52,14 +52,14 @@ class Backlog:
 
     Args:
         due: the number of due jobs.
-        oldest_due: since when the oldest of them has been waiting.
+        oldest_due: since when the oldest due job has been waiting.
         later: jobs that wait for a backoff, an engine or another day.
-        running, stuck: jobs in progress; those of them without a recent heartbeat.
+        running, stuck: jobs in progress, and the number of these without a recent heartbeat.
         failed: jobs that have used up their attempts.
         unexplained: failed jobs without a `FailureGroup`.
         upgrading: open jobs that make archived turns of an earlier release searchable.
-        archives_done, archives: finished archives of the running ones of these jobs, and all of their archives.
-        worker_seen_at: the time of the last heartbeat of a worker; None: never.
+        archives_done, archives: finished and total archives of these jobs that are running.
+        worker_seen_at: the time of the last heartbeat of a worker, if any.
     """
 
     due: int
@@ -116,12 +116,12 @@ def _last_scheduled_run() -> datetime | None:
 
 @dataclass
 class Day:
-    """The work of one day, UTC: turns that arrived and rows that were created on it.
+    """The work of one day, UTC: new turns and new rows.
 
     Args:
         used: the usage of model calls.
         contexts, context_tokens: served contexts and their tokens.
-        transcript_tokens: tokens of the whole transcripts of these contexts' sessions.
+        transcript_tokens: tokens that the whole transcripts would have used instead.
         failures: the numbers of failed calls by kind.
     """
 
@@ -152,7 +152,7 @@ class Waits:
     Args:
         number: number of jobs in the last `DAYS`.
         p95: seconds within which 95% of them started.
-        p95_by_day: the same for each day on which any ended.
+        p95_by_day: the same for each day on which jobs ended.
     """
 
     number: int
@@ -167,10 +167,10 @@ class Activity:
     Args:
         made_at: when it was counted.
         days: the last `DAYS`, today last.
-        sessions, turns, tokens, live_turns, live_tokens: of all sessions, by their counters.
+        sessions, turns, tokens, live_turns, live_tokens: totals of all sessions, from their counters.
         moments: an estimate by the database.
-        builds: None if there are none to time.
-        waits: by lane, for lanes with completed jobs.
+        builds: None if there are no builds to time.
+        waits: keyed by lane, for lanes with completed jobs.
     """
 
     made_at: datetime
@@ -198,7 +198,7 @@ class Activity:
 
     @property
     def compacted(self) -> float | None:
-        """Share of all tokens outside the live windows, for which a model receives memory instead."""
+        """The share of tokens outside live windows. Models receive memory instead of these."""
         return 1 - self.live_tokens / self.tokens if self.tokens else None
 
 
@@ -232,14 +232,14 @@ def activity() -> Activity:
 
 
 def _by_day(name: str, rows: QuerySet[Any], since: datetime, made: str) -> QuerySet[Any]:
-    """Return the number of rows created on each day, with their name. `made` is the column with the time."""
+    """Return (name, day, number) for rows created on each day. `made` is the column with the time of creation."""
     days = rows.filter(**{f"{made}__gte": since}).annotate(day=TruncDate(made), what=Value(name)).order_by()
     counts: QuerySet[Any] = days.values("what", "day").annotate(number=Count("pk"))
     return counts.values_list("what", "day", "number")
 
 
 def _contexts_by_day(name: str, since: datetime) -> QuerySet[Any]:
-    """Return the sum of a column of `ContextUsage` for each day, with the column's name."""
+    """Return (name, day, sum) for a column of `ContextUsage` and each day."""
     rows = ContextUsage.objects.filter(day__gte=since.date()).annotate(what=Value(name)).order_by()
     return rows.values("what", "day").annotate(number=Sum(name)).values_list("what", "day", "number")
 
@@ -253,7 +253,7 @@ def _count_calls(days: dict[date, Day], since: datetime) -> None:
 
 
 def _waits(since: datetime) -> dict[Lane, Waits]:
-    """Return the waits of jobs that ended since a time, by lane."""
+    """Return the waits of jobs that ended since a time, keyed by lane."""
     lanes = {process.name: process.lane for process in processes()} | {TASK: Lane.SCHEDULED}
     with connection.cursor() as cursor:
         cursor.execute(_WAITS_SQL, [list(lanes), list(lanes.values()), since])
@@ -276,7 +276,7 @@ def _counters() -> dict[str, int]:
 
 
 def _builds() -> Builds | None:
-    """Time the builds of the newest moments. The number of rows is limited, however many jobs there are."""
+    """Time the builds of the newest `BUILDS_OF_MOMENTS` moments."""
     newest = Moment.objects.filter(job__isnull=False).order_by("-id").values("job")[:BUILDS_OF_MOMENTS]
     by_threshold = Job.objects.filter(pk__in=newest, force=False, status=Job.Status.COMPLETED)
     return _timed(by_threshold.values_list(F("finished_at") - F("queued_at"), flat=True))

@@ -1,4 +1,4 @@
-"""Open and failed jobs in groups and lanes, what holds them, and the state of the engines that they call."""
+"""Open and failed jobs in groups and lanes, the reasons why they wait, and the state of the engines that they call."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Group:
     """Jobs in the same state.
 
     Args:
-        waits_for: `due` for a worker, or one of `Job.Held`; blank if they are running or failed.
+        waits_for: `due` if the jobs wait for a worker, or one of `Job.Held`; blank if they are running or failed.
         since: when the first of them started to wait.
     """
 
@@ -70,9 +70,9 @@ class ProviderState:
     """The state of an engine.
 
     Args:
-        engine: its name in recorded calls.
-        circuits: open circuits of its kinds of work, each with `held`.
-        last: its last call; None: none is recorded.
+        engine: the name of the engine in recorded calls.
+        circuits: open circuits of the engine, each with `held`.
+        last: the last recorded call; None if there is none.
     """
 
     engine: str
@@ -101,7 +101,7 @@ class LaneState:
 
 
 def provider_states() -> list[ProviderState]:
-    """Return the configured engines, and those with open circuits, using two queries."""
+    """Return the states of configured engines and of engines with open circuits, using two queries."""
     is_open: dict[str, list[Any]] = {}
     for circuit in Circuit.objects.open().with_held().order_by("engine", "work")[:MOST]:
         is_open.setdefault(circuit.engine, []).append(circuit)

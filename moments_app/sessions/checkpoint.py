@@ -1,8 +1,8 @@
 """Checkpoints: replace the live window of a session with a short context in a partition event.
 
 The next load starts with this context. A digest of an active session calls the engine for the context and for lessons.
-Settling writes the last checkpoint, and derives it from what the engine has just written: episodes, open tasks and
-problems, and the last round.
+Settling writes the last checkpoint, and derives it from new results of the engine: episodes, open tasks and problems,
+and the last round.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ from sessions_app.models.message import MessageQuerySet
 from sessions_app.text.length import cut_lines, cut_words
 
 MAX_WORDS = 300
-SHOWN_MOMENTS = 8  # latest moments of the live window that are shown
-QUOTED = (40, 400)  # words and characters of a turn of the last round
+SHOWN_MOMENTS = 8  # maximum latest moments of the live window to include
+QUOTED = (40, 400)  # maximum words and characters of a turn of the last round
 OPEN = ("task", "problem")  # kinds of statements
 MAX_OPEN = 5
 
@@ -47,8 +47,8 @@ class DigestInput(ProcessInput):
         session: the session at the time of the claim.
         turns: sequences of the turns that the checkpoint replaces.
         source_ids: primary keys of the messages that the engine receives.
-        said_at: the time of the last of them.
-        corrections: the state of the person's corrections before anything was read.
+        said_at: the time of the last of these messages.
+        corrections: the state of the person's corrections before the turns were read.
     """
 
     prompt_version: PromptVersion
@@ -114,7 +114,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:
-    """For each session, return what is known about turns that a digest doesn't receive.
+    """For each session, return a text about turns that a digest doesn't receive, from its checkpoint and moments.
 
     Args:
         user: primary key of the person.
@@ -133,7 +133,7 @@ def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]])
 
 
 def open_in_each(user: int, sessions: Sequence[Session]) -> dict[int, list[MemoryAtom]]:
-    """Return the open tasks and problems in the live turns of a person's sessions, by session, in order."""
+    """Return the open tasks and problems in the live turns of a person's sessions, in order, keyed by session."""
     live = Message.objects.filter(
         session=OuterRef("source_session"), sequence__gte=OuterRef("source_session__live_from_sequence")
     )
@@ -163,8 +163,8 @@ def input_of(
 
     Args:
         shown: the live turns before `end` that are in no moment, as engines read them.
-        known: what is known about the other turns.
-        corrections: the state of the person's corrections before anything was read.
+        known: the text about the other turns.
+        corrections: the state of the person's corrections before the turns were read.
     """
     most = settings.MOMENT_BUILDER.max_input_tokens
     request = DigestRequest(
@@ -188,7 +188,7 @@ def input_of(
 
 
 def digest(input: DigestInput, engine: Engine) -> Digested:
-    """Call the engine until all turns are digested. Without turns, the digest is the known text.
+    """Call the engine until all turns are digested. If there are no turns, use the known text.
 
     Raises:
         EngineError: the engine gave no valid answer.
@@ -229,7 +229,7 @@ def derived(
 
 
 def _last_round(turns: Sequence[Turn]) -> list[str]:
-    """Return the last round, from the person's last turn on, without instructions to the reader."""
+    """Quote the last round, which starts with the person's last turn. Omit instructions to the reader."""
     spoken = [turn for turn in turns if turn.role != "tool" and turn.content.strip()]
     start = max((place for place, turn in enumerate(spoken) if turn.role == "user"), default=len(spoken) - 1)
     words, characters = QUOTED
@@ -261,7 +261,7 @@ def result_of(input: DigestInput, digested: Digested) -> dict[str, Any]:
 
 
 def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
-    """Add the lessons to the streams of lessons. Return how many were new in at least one."""
+    """Add the lessons to the streams of lessons. Return the number of lessons that were new to at least one stream."""
     if not digested.lessons:
         return 0
     added = set()

@@ -1,6 +1,6 @@
 """`digest_session`: replace the live window of a session with a checkpoint, so that the session can continue.
 
-Turns that arrived in the meantime stay live, and so do the newest turns if the job's params say how many.
+Turns that arrived in the meantime stay live. The job's params may specify a number of newest turns that also stay live.
 """
 
 from django.conf import settings
@@ -39,12 +39,10 @@ from sessions_app.models import Message, Session
 from sessions_app.models.session import MIN_TURNS, UNBUILT
 
 PROMPT_TOKENS = 850  # tokens of a call in addition to the turns
-LOOK_BACK = 200  # turns in which to look for the call of a result that would otherwise stay alone
+LOOK_BACK = 200  # maximum turns to search for the tool call of the first result
 
 
 class DigestSession(Process[DigestInput, Digested]):
-    """Leaves a checkpoint in a session."""
-
     name = "digest_session"
     title = "Compact a session"
     makes = "summaries that replace older messages"
@@ -55,7 +53,7 @@ class DigestSession(Process[DigestInput, Digested]):
         return digester()
 
     def claim(self, job: Job) -> DigestInput | Skipped:
-        """Read the live window except its newest turns. The job's parameter `keep` is their number, 0 by default."""
+        """Read the live window except its newest turns. The job parameter `keep` sets their number (default: 0)."""
         session = session_of(job)
         keep = int(job.params.get("keep", 0))
         if not job.force and session.live_count < keep + MIN_TURNS:
@@ -98,7 +96,7 @@ class DigestSession(Process[DigestInput, Digested]):
 
 
 def _boundary(session: Session, keep: int) -> int:
-    """Return the sequence of the first turn that stays live. No call is separated from its result."""
+    """Return the sequence of the first turn that stays live. Don't separate a tool call from its result."""
     newest = live_turns(session).order_by("-sequence")[: keep + LOOK_BACK]
     turns = list(newest)[::-1]
     boundary = pair_safe_boundary(turns, max(len(turns) - keep, 0))

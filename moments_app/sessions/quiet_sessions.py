@@ -21,10 +21,10 @@ from moments_app.turns.engine_input import pair_safe_boundary, split_turns
 from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session, UserProfile
 
-# Per transaction: appends to these sessions wait for it.
+# Limits per transaction, because appends to the sessions wait for it.
 MAX_SESSIONS = 25
 MAX_TURNS = 500
-SESSIONS_OF_A_CALL = 8  # sessions of one call to a model, whose answer must arrive within ENGINE__TIMEOUT_SECONDS
+SESSIONS_OF_A_CALL = 8  # maximum per model call, so that it answers within ENGINE__TIMEOUT_SECONDS
 
 
 @dataclass
@@ -34,12 +34,12 @@ class Quiet:
     Args:
         job: the job that settles it.
         session: the session at the time of the claim.
-        turns: the turns that no moment holds or no formation has seen, oldest first.
-        read: the same turns as engines read them, by sequence; blank if a turn has only platform text.
+        turns: the turns that are in no moment or that no formation has received, oldest first.
+        read: the same turns as engines read them, keyed by sequence. A turn with only platform text is blank.
         last_sequence: the last turn of this run.
-        before: the moments before its turns.
-        build: the build of the turns that no moment holds.
-        formation: the formation of the turns that no formation has seen.
+        before: the moments before these turns.
+        build: the build of the turns that are in no moment.
+        formation: the formation of the turns that no formation has received.
         digest: the input of the checkpoint of the live turns; None if more turns follow.
         opened: open tasks and problems that formations found in the live turns.
     """
@@ -62,18 +62,18 @@ class Quiet:
 
     @property
     def unbuilt(self) -> list[Message]:
-        """The turns that no moment holds and that engines receive."""
+        """The turns that are in no moment, except system turns."""
         return [turn for turn in self._said if turn.sequence > self.session.built_to]
 
     @property
     def unformed(self) -> list[Message]:
-        """The turns that no formation has seen, if memories are formed at all."""
+        """The turns that no formation has received. Empty if memory formation is disabled."""
         wanted = settings.MEMORY_FORMATION.enabled
         return [turn for turn in self._said if wanted and turn.sequence > self.session.formed_to]
 
     @property
     def live(self) -> list[Message]:
-        """The live turns that no moment holds."""
+        """The live turns that are in no moment."""
         return [turn for turn in self.unbuilt if turn.sequence >= self.session.live_from_sequence]
 
     @property
@@ -86,7 +86,7 @@ class Quiet:
 
     @property
     def place(self) -> Place:
-        """The place of its unbuilt turns in the person's time."""
+        """The place of the unbuilt turns in the person's history."""
         until = max((turn.created_at for turn in self.unbuilt), default=self.session.last_activity_at)
         return Place(self.session.pk, self.session.built_to + 1, until)
 
@@ -97,9 +97,9 @@ class SettleInput(ProcessInput):
 
     Args:
         user: the person of the sessions.
-        sessions: first the job's session, then the others in the order in which their jobs are due.
-        corrections: the state of the person's corrections before anything was read.
-        prompts: by the purpose of the call.
+        sessions: the job's session, followed by others in the order in which their jobs are due.
+        corrections: the state of the person's corrections before the turns were read.
+        prompts: the prompts, keyed by the purpose of the call.
     """
 
     user: UserProfile
@@ -129,7 +129,7 @@ def claim_sessions(job: Job, *, most: int) -> SettleInput | None:
 
 
 def _jobs(job: Job, most: int) -> dict[int, Job]:
-    """Return the due jobs of the same person that have not failed, the given one first, by session."""
+    """Return the given job and the person's other due jobs that have not failed, keyed by session."""
     due = Job.objects.due().filter(process=job.process, user=job.user_id, session__isnull=False, attempts=0)
     others = due.exclude(pk=job.pk).order_by("run_after", "id")[: most - 1]
     return {one.session_id: one for one in [job, *others] if one.session_id is not None}
@@ -153,7 +153,7 @@ def _fitting(user: UserProfile, jobs: Mapping[int, Job]) -> list[tuple[Job, Sess
 
 
 def _first_unseen(session: Session) -> int:
-    """Return the sequence of the first turn that no moment holds or no formation has seen."""
+    """Return the sequence of the first turn that is in no moment or that no formation has received."""
     is_formed = not settings.MEMORY_FORMATION.enabled or session.message_count == session.formed_message_count
     return session.built_to + 1 if is_formed else min(session.built_to, session.formed_to) + 1
 

@@ -1,11 +1,11 @@
 """`settle`: write the remaining turns of a person's quiet sessions into memory, and clear the live windows.
 
-One job settles its own session and other due sessions of the person, as many as share a call. Turns that no write has
-covered become moments and memories. A checkpoint derived from them replaces the live turns: the next message starts
-from the checkpoint. All of this is one transaction. A session with more turns than one call accepts is settled in
-parts; the job of each part queues the next.
+One job settles its own session and other due sessions of the person, as many as share a call. Turns that are not in
+memory yet become moments and memories. A checkpoint derived from these replaces the live turns. All of this is one
+transaction. A session with more turns than one call accepts is settled in parts; the job of one part queues the job of
+the next.
 
-An engine in this process receives one session after the other, each with the moments of the earlier ones. A model
+An engine within this process receives the sessions one at a time, each with the moments of earlier sessions. A model
 receives all sessions in one call, or one session if calls are not combined. If another session fails, its own job
 settles it.
 """
@@ -63,9 +63,9 @@ from sessions_app.database.sql import update_rows
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
-SETTLED = "session_settled"  # in the event log
-PROMPT_TOKENS = 1_050  # tokens of a shared call in addition to the turns: prompts and known items
-TURN_TOKENS = 10.0  # tokens of each turn in a request in addition to its text
+SETTLED = "session_settled"  # type of the logged event
+PROMPT_TOKENS = 1_050  # estimated tokens of prompts and known items in a shared call
+TURN_TOKENS = 10.0  # estimated tokens per turn in addition to the text
 CLEARED = (
     "last_moment_message_idx",
     "built_message_count",
@@ -86,11 +86,11 @@ class Thought:
 
     Args:
         quiet: the session.
-        built: its division into moments.
+        built: the division of the session into moments.
         moments: the unsaved moments as later builds receive them.
-        formed: the new items of its streams.
-        digested: the checkpoint of its live turns.
-        result: the result of its job, filled by the commit.
+        formed: the new items for the session's streams.
+        digested: the checkpoint of the live turns.
+        result: the result of the session's job, filled by the commit.
     """
 
     quiet: Quiet
@@ -102,8 +102,6 @@ class Thought:
 
 
 class Settle(Process[SettleInput, Sequence[Thought]]):
-    """Writes quiet sessions into memory, and clears them."""
-
     name = "settle"
     title = "Bring an idle session up to date"
     makes = "memory of idle sessions"
@@ -187,7 +185,7 @@ def _asked_at_once(sessions: Sequence[Quiet], engine: Engine) -> tuple[Engine, S
     """Call the model for all sessions in one call. If that fails, call it for the first session only.
 
     Returns:
-        An engine that has the answers, and the sessions that it has answers for. If calls aren't combined, the
+        An engine with the answers, and the sessions for which it has answers. If calls aren't combined, the
         unchanged engine and all sessions.
     """
     if not settings.ENGINE.combines_calls:
@@ -210,7 +208,7 @@ def _think(one: Quiet, engine: Engine, earlier: Sequence[Told], *, carries: bool
 
     Args:
         earlier: the moments of the earlier sessions of this run.
-        carries: whether the engine receives these moments. If not, the answers came from one call.
+        carries: whether the engine receives these moments. If not, one call answered for all sessions.
 
     Raises:
         EngineError: it gave no valid answer.
@@ -300,7 +298,7 @@ def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
 
 
 def _state(session: Session) -> tuple[Any, ...]:
-    """Return the fields of a session that must not change between claim and commit."""
+    """Return the values of the fields of a session that must not change between claim and commit."""
     done = session.built_to, session.formed_to, session.live_from_sequence
     return session.status, session.last_sequence, session.retraction_count, *done
 
@@ -331,7 +329,6 @@ def _store_items(job: Job, thoughts: Sequence[Thought]) -> None:
 
 
 def _leave_digests(thoughts: Sequence[Thought]) -> None:
-    """Write the checkpoints."""
     events = []
     for one in thoughts:
         if (input := one.quiet.digest) and (made := one.digested):
@@ -370,7 +367,6 @@ def _clear(session: Session) -> None:
 
 
 def _tell(thoughts: Sequence[Thought]) -> None:
-    """Log events of the results."""
     events = []
     for one in thoughts:
         told = {name: one.result[name] for name in (BUILT, FORMED) if name in one.result}

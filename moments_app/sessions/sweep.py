@@ -1,8 +1,8 @@
 """`compact_sessions`: queue the digests of busy sessions and the settling of quiet ones.
 
 Sessions are read in batches, oldest activity first. Each batch is one query that skips rows that another run has
-locked. So two runs, on any hosts, never take the same session, and ten thousand sessions need no more memory than a
-hundred.
+locked. So parallel runs, even on different hosts, never process the same session, and memory use doesn't depend on the
+number of sessions.
 """
 
 from collections.abc import Iterator

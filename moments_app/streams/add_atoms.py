@@ -1,13 +1,13 @@
 """`add_atoms`: add items to a stream. They come from a formation, a digest, a client or an operator.
 
-The database rejects items that the stream already has. Turns don't add an item again if they already stated it and it
-has ended or was corrected since. A fact ends earlier facts that it contradicts (`timeline.py`). A consolidation is
-queued when enough items wait. Items that a shard learns from a person are candidates: only that person sees them, and
-no consolidation receives them.
+The database rejects items that the stream already has. An item that has ended or was corrected is not added again from
+the same turns. A fact ends earlier facts that it contradicts (`timeline.py`). A consolidation is queued when enough
+items wait. Items that a shard learns from a person are candidates: only that person sees them, and no consolidation
+receives them.
 
-`add_statements` imports another system's facts about people. A fact keeps its times. Its `written_by` names its origin,
-by which all imported facts can be retracted. Facts that a stream already has are not added again, even if they were
-corrected or ended since.
+`add_statements` imports another system's facts about people. A fact keeps its times. `written_by` records the source of
+the import, so that all of its facts can be retracted together. Facts that a stream already has are not added again,
+even if they were corrected or ended since.
 """
 
 from collections import Counter, defaultdict
@@ -34,8 +34,8 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
     """Add new items, in the caller's transaction.
 
     Args:
-        atoms: unsaved atoms: all for the stream itself, or all candidates of one person.
-        requested_by: for the jobs that become due.
+        atoms: unsaved atoms, either all for the stream itself, or all candidates from one person.
+        requested_by: recorded in the jobs that become due.
 
     Returns:
         The added atoms.
@@ -52,17 +52,18 @@ def add_to_each(
     """Add new items to several streams, with a constant number of queries.
 
     Args:
-        items: for each stream, the atoms as in `add_atoms`.
-        requested_by: for the jobs that become due.
-        end: ends facts because of the stored atoms, and returns the ended facts.
+        items: streams with their new atoms; see `add_atoms`.
+        requested_by: recorded in the jobs that become due.
+        end: called after the atoms are stored; ends facts because of them, and returns the ended facts.
 
     Returns:
         The added atoms.
     """
     unsaid = _unsaid([atom for _, atoms in items for atom in atoms])
     people = {atom.user_id for atom in unsaid if atom.user_id and not atom.is_candidate}
-    lock_rows(UserProfile.objects.filter(pk__in=people))  # before their streams, in the lock order of corrections
-    # Before their atoms, in the lock order of consolidations. Candidates don't change a shard.
+    lock_rows(UserProfile.objects.filter(pk__in=people))  # before the streams, in the same order as corrections
+    # Lock streams before atoms, in the same order as consolidations, to prevent deadlocks. Candidates don't change a
+    # shard.
     lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
     for atom in unsaid:
         atom.describe()
@@ -74,7 +75,7 @@ def add_to_each(
         settled += settle(new, Cause(requested_by))
         added += new
     if added:
-        # A new candidate is in the person's contexts, and in no others.
+        # New candidates only appear in contexts of their own person.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}
         touch([*known, *settled, *end()])
@@ -86,9 +87,10 @@ def add_to_each(
 
 
 def _without_repetitions(atoms: Sequence[MemoryAtom]) -> list[list[MemoryAtom]]:
-    """Return groups of atoms to insert one after the other. A repeated value of an attribute is in a later group.
+    """Return groups of atoms to insert one after the other.
 
-    In between, the value may end: "I live in Oslo", "I moved to Bergen", "I live in Oslo".
+    A repeated value of an attribute is in a later group, because the value may end in between: "I live in Oslo", "I
+    moved to Bergen", "I live in Oslo".
     """
     groups: list[list[MemoryAtom]] = []
     count = Counter[tuple[int, int | None, str]]()
@@ -107,13 +109,13 @@ def owner_columns(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
 
     Args:
         stream: the person's stream, or a shard. In a shard, the atom is a candidate.
-        person: their time zone applies to the days of plans.
+        person: the person. The days of plans are in the person's time zone.
     """
     return {"user": person, "is_candidate": stream.is_shard, "source_user": person if stream.is_shard else None}
 
 
 def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
-    """Return the atoms except ended or corrected ones, and candidates that their shard already has for everyone."""
+    """Return the atoms, except ended or corrected ones, and candidates that their shard already shares."""
     said = _already_shared([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
     left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
@@ -134,7 +136,7 @@ def _already_shared(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
 
 
 def _ended_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
-    """Return the atoms that the same turns stated before and that have ended since. Runs one query."""
+    """Return the atoms that were added before from the same turns and have ended since. Runs one query."""
     sourced = [atom for atom in atoms if atom.source_message_ids and atom.user_id is not None]
     if not sourced:
         return []
@@ -162,7 +164,7 @@ def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
 
 
 def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
-    """Return whether an atom states what was later corrected or withdrawn in its turns."""
+    """Return whether an atom contains text of its source turns that was later corrected or withdrawn."""
     read = atom.content
     for turn in turns:
         if turn.is_of(atom):
@@ -229,7 +231,7 @@ def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryA
 
 
 def _unknown(stream: MemoryStream, atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
-    """Return facts that the stream never had. An imported fact that has ended may be valid again at another time."""
+    """Return facts that the stream never had. Include facts of the stream that are valid again at another time."""
     new = {_key(atom): atom for atom in reversed(list(atoms))}
     same = stream.atoms.filter(user=stream.user_id, position=None, content_hash__in={digest for digest, _ in new})
     known: set[Key] = set()

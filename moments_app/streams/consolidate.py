@@ -1,8 +1,8 @@
 """`consolidate`: merge a stream's waiting observations into its text, line by line.
 
-Each line names the observations that it carries. Only these observations are merged; the others keep waiting.
-Observations of lines that were removed from the text wait again. Both remain in contexts and searches as separate
-items. They don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
+Each line of the answer lists the observations that it carries. Only these observations are merged; the others keep
+waiting. Observations of lines that were removed from the text wait again. Both remain in contexts and searches as
+separate items. They don't trigger the next consolidation, so an engine that drops observations is not called endlessly.
 Observations that arrive during a call stay, and a failed call changes nothing. A consolidation can be undone.
 
 Lines are included whole, newest first, as long as they fit.
@@ -51,11 +51,11 @@ from moments_app.streams.add_atoms import is_due
 from moments_app.streams.texts import CannotUndo, mark_waiting, next_time, reason_of, set_lines, undo
 from sessions_app.database.sql import lock_rows
 
-# The time of a line whose observations are unknown. The line stays, because its content would otherwise be lost.
+# The time of a line whose observations are unknown. Such a line is kept, because its content would otherwise be lost.
 ALWAYS = datetime.max.replace(tzinfo=UTC)
 MAX_OBSERVATIONS = 200  # maximum observations in one call; the others wait for the next call
-MAX_AGAIN = 40  # maximum observations that an earlier call received and no line carries; they seldom fit later
-PROMPT_TOKENS = 1_150  # of one call: for the prompt, the current text and the observations
+MAX_AGAIN = 40  # maximum observations from earlier calls that no line carries; they rarely fit later
+PROMPT_TOKENS = 1_150  # estimated tokens of the prompt, current text and observations of a call
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Line:
     """A line of the current text.
 
     Args:
-        carries: primary keys of its observations.
-        is_by_hand: whether a person wrote it; it then stays unchanged.
+        carries: primary keys of the line's observations.
+        is_by_hand: whether a person wrote the line. If so, it stays unchanged.
     """
 
     text: str
@@ -77,8 +77,8 @@ class Piece:
     """Input for a line: a current line, or an observation.
 
     Args:
-        label: its name in the answer.
-        text: its text; for an observation with its date.
+        label: identifies the piece in the answer.
+        text: the text of the line or observation. The text of an observation starts with its date.
         carries: primary keys of the line's observations, or of this observation.
         time: the time of the newest observation.
     """
@@ -117,7 +117,7 @@ class ConsolidatedText:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A line that may become part of the new text, and the pieces that it names."""
+    """A line that may become part of the new text, and the pieces that it carries."""
 
     text: str
     pieces: tuple[Piece, ...]
@@ -128,7 +128,10 @@ class _Candidate:
 
     @property
     def order(self) -> tuple[datetime, int]:
-        """Rank of the line: recent lines are most likely to be valid. If times are equal, lines that carry more win."""
+        """Rank of the line. Recent lines rank highest, because they are most likely to be valid.
+
+        If times are equal, the number of observations decides.
+        """
         return max(piece.time for piece in self.pieces), sum(len(piece.carries) for piece in self.pieces)
 
     @property
@@ -141,16 +144,16 @@ def consolidated(
 ) -> ConsolidatedText:
     """Return the text from an answer's lines and current lines.
 
-    A line that names no known piece is rejected, because its sources would be unknown. A piece is carried if every line
-    that names it fits. A current line that isn't carried stays if there is room for it; if its observations are
-    unknown, it always stays.
+    A line without known pieces is rejected, because its sources would be unknown. A piece is carried if every line that
+    lists it fits. A current line that isn't carried is kept if it fits. If its observations are unknown, it is always
+    kept.
 
     Args:
-        fixed: lines that were written by hand; they stay.
+        fixed: lines that were written by hand, which are kept.
         old: other current lines.
         new: observations.
         drafts: the engine's answer.
-        most: maximum words of the other lines together.
+        most: maximum total words of the other lines.
     """
     pieces = {piece.label: piece for piece in [*old, *new]}
     dropped: Counter[str] = Counter()
@@ -183,7 +186,7 @@ def _candidate(draft: DraftLine, pieces: Mapping[str, Piece], dropped: Counter[s
 
 
 def _fitting(candidates: Sequence[_Candidate], most: int) -> list[_Candidate]:
-    """Return the candidates that fit without cuts, in their current order."""
+    """Return the candidates that fit completely, in their current order."""
     chosen: list[int] = []
     room = most
     for number in sorted(range(len(candidates)), key=lambda n: candidates[n].order, reverse=True):
@@ -241,8 +244,6 @@ class Consolidated:
 
 
 class Consolidate(Process[ConsolidationInput, Consolidated]):
-    """Merges the observations of a stream into its text."""
-
     name = "consolidate"
     title = "Merge observations"
     makes = "new observations in the text that contexts show"
@@ -337,7 +338,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
 
 
 def _observations(stream: MemoryStream) -> list[Piece]:
-    """Return new observations, and the latest of those in earlier calls, oldest first."""
+    """Return new observations and the latest observations from earlier calls, oldest first."""
     new = list(stream.atoms.fresh().in_order()[:MAX_OBSERVATIONS])
     again = stream.atoms.waiting().exclude(consolidated_at=None).newest_first()
     found = [*new, *again[: min(MAX_AGAIN, MAX_OBSERVATIONS - len(new))]]
@@ -360,7 +361,10 @@ def _pieces(stream: MemoryStream, lines: Sequence[MemoryAtom]) -> list[Piece]:
 
 
 def _lock_unchanged(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, MemoryAtomQuerySet]:
-    """Return the locked stream and the observations that the engine received. Raise `Moved` if they have changed."""
+    """Return the locked stream and the observations that the engine received.
+
+    Raise `Moved` if the text or the observations have changed.
+    """
     stream = MemoryStream.objects.select_for_update(no_key=True).filter(pk=input.stream.pk).first()
     if stream is None or not job.is_claimed():
         raise ClaimLost
@@ -375,7 +379,7 @@ def _lock_unchanged(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, 
 
 
 def _merge(lines: Sequence[Line], rows: Sequence[MemoryAtom], cause: Cause) -> None:
-    """Merge items into the rows of the lines that carry them. If several carry an item, the shortest list gets it."""
+    """Merge items into the rows of the lines that carry them. Of several, choose the line with the fewest items."""
     by_text = {row.content_hash: row for row in rows}
     into = {
         pk: by_text[content_hash(line.text)].pk

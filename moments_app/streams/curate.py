@@ -33,13 +33,15 @@ _WHY_NOT = {
 
 @transaction.atomic
 def evict(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Remove an item from every context and search, or a line from its stream's text. No line may contain the item.
+    """Remove an item from every context and search, or a line from its stream's text.
+
+    The item must not be contained in a line.
 
     Args:
         requested_by: `operator:…`.
 
     Raises:
-        CannotCurate: it is not a separate item in memory.
+        CannotCurate: the item is not in memory, or a line contains it.
     """
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED, MemoryAtom.State.LINE])
     if is_carried(found):
@@ -50,7 +52,7 @@ def evict(atom: MemoryAtom, *, requested_by: str) -> None:
 def take_out(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
     """Remove items from every context and search, in the caller's transaction.
 
-    Facts that they had ended are valid again.
+    Facts ended by them become valid again.
     """
     ended = ended_by(atoms)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict(cause)
@@ -84,8 +86,8 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
         requested_by: `operator:…`.
 
     Raises:
-        CannotCurate: the stream belongs to another person, already has the item, or has an equal one; or the item is
-            not in memory.
+        CannotCurate: the stream belongs to another person, contains the item or an equal one; or the item is not in
+            memory.
     """
     if stream.pk == atom.stream_id:
         raise CannotCurate("The item is already in this memory text.")
@@ -102,7 +104,7 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
 def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int) -> MemoryAtom:
     """Lock the person, the streams and then the item, and return the current item with its stream.
 
-    The order is the lock order of erasure and consolidation.
+    Erasures and consolidations lock in the same order.
     """
     lock_rows(UserProfile.objects.filter(pk__in=[atom.user_id] if atom.user_id else []))
     locked = MemoryStream.objects.select_for_update(no_key=True).filter(pk__in=[atom.stream_id, *streams])

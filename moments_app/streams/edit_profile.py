@@ -26,11 +26,11 @@ from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 
-ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOPIC}  # by profile field
+ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOPIC}  # keyed by profile field
 
 
 def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) -> None:
-    """Replace the texts that were written into a profile. The caller has locked it.
+    """Replace the texts that were written into a profile. The caller has locked the profile.
 
     Args:
         profile: the profile of the person, with its new time zone.
@@ -43,7 +43,7 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
         _write(stream, ATTRIBUTES[field], [text for text in texts if text.strip()], actor)
     if "timezone" in edits:
         count_again(MemoryAtom.objects.planned().filter(user=profile), Cause(actor, ZONE))
-    rebuild_profiles([profile.pk])  # an edit that changes no statement must not leave its text in the profile
+    rebuild_profiles([profile.pk])  # needed even if no statement changed, to replace the edited text
 
 
 @transaction.atomic
@@ -62,7 +62,7 @@ def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
 
 
 def own_texts(profile: UserProfile) -> dict[str, Any]:
-    """Return the texts that were written into a profile, by field."""
+    """Return the texts that were written into a profile, keyed by field."""
     rows = _written(user=profile.pk).of_profile().values_list("attribute", "content", "value")
     texts = [content for attribute, content, _ in rows if attribute == SUMMARY]
     phrases = {
@@ -78,7 +78,7 @@ def _written(**where: Any) -> MemoryAtomQuerySet:
 
 
 def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: str) -> None:
-    """Replace the statements of an attribute: add the new ones, pin all, and end the others."""
+    """Replace the statements of an attribute: add new ones, pin all given ones, and end the others."""
     where = {"stream": stream} if attribute == PINNED_TEXT else {"user": stream.user_id}
     wanted = {content_hash(sentence): sentence for sentence in (profile_sentence(attribute, text) for text in texts)}
     present = {atom.content_hash: atom for atom in _written(attribute=attribute, **where)}
@@ -100,7 +100,7 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
     added = {atom.content_hash for atom in add_atoms(stream, new, requested_by=actor)}
     kept = [atom.pk for digest, atom in present.items() if digest in wanted]
     for digest, sentence in wanted.items():
-        if digest in present and present[digest].content != sentence:  # punctuation or capitals differ
+        if digest in present and present[digest].content != sentence:  # only punctuation or capitalization differs
             present[digest].content = sentence
             present[digest].describe().save_edit(cause)
     for atom in new:

@@ -1,8 +1,9 @@
 """`form_memories`: form atoms from the turns since the last formation, in the streams that the session feeds.
 
-There is one engine call for all streams, and one more for each model that a stream names. The call also drafts the
-episodes of the turns, which a build publishes as moments. Statements are checked one by one: an invalid one is counted
-and named in the job's result, and the others are added. The database rejects an atom that its stream already has.
+All streams share one engine call, except those with their own model. Each such model adds a call. The call also drafts
+the episodes of the turns, which a build publishes as moments. Statements are checked one by one. Invalid ones are
+counted in the job's result by reason, and the others are added. The database rejects an atom that its stream already
+has.
 """
 
 from collections import deque
@@ -59,14 +60,12 @@ from sessions_app.models.session import MIN_TURNS
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
-SWEEP = 500  # sessions per run
-PROMPT_TOKENS = 1_450  # tokens of a call in addition to the turns: prompt, streams, their known items
-RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
+SWEEP = 500  # maximum sessions per run
+PROMPT_TOKENS = 1_450  # estimated tokens of the prompt, streams and known items of a call
+RANGES_AGAIN = "again"  # key in job params: [first, last] ranges of turns whose memories were withdrawn
 
 
 class FormMemories(Process[FormationInput, Formed]):
-    """Forms the waiting turns of a session into the streams that it feeds."""
-
     name = "form_memories"
     title = "Extract facts"
     makes = "facts from new messages"
@@ -76,19 +75,19 @@ class FormMemories(Process[FormationInput, Formed]):
     def caller(self, job: Job) -> Caller:
         """Return the model for all streams.
 
-        If the circuit of a stream's own model is open, return that one, so that the job waits.
+        If the circuit of a stream's own model is open, return that model, so that the job waits.
         """
         return closed_model(job) or language_model(settings.ENGINE.model)
 
     def alike(self, job: Job) -> JobQuerySet:
-        """Return all formations.
+        """Return the jobs of all formations.
 
-        If the circuit of a stream's own model is open, return only this job: others may not need it.
+        If the circuit of a stream's own model is open, return only this job, because others may not use that model.
         """
         return Job.objects.filter(pk=job.pk) if closed_model(job) else super().alike(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
-        """Read the turns that no formation has seen, and the streams that they feed."""
+        """Read the turns that no formation has received, and the streams that they feed."""
         session = session_of(job)
         if not job.force and not is_due(session):
             return Skipped("not due: there are too few new turns and tokens")
@@ -129,7 +128,7 @@ class FormMemories(Process[FormationInput, Formed]):
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
             raise Moved("Another job already extracted facts from these turns.")
-        # A correction locks the person too: these turns are formed either before it, or with the correction known.
+        # Corrections also lock the person. So a correction sees the new atoms, or these are checked against it.
         UserProfile.objects.locked().get(pk=session.user_id)
         [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
         if input.again is None:
@@ -154,7 +153,7 @@ class FormMemories(Process[FormationInput, Formed]):
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines():  # settlings then estimate its calls
+        if settling_combines():  # `settle` estimates the calls in this case
             return None
         unformed = Cast(turns_that(UNFORMED, everything=everything), FloatField())
         calls = Sum(Ceil(unformed / MAX_TURNS))
@@ -170,7 +169,7 @@ class FormMemories(Process[FormationInput, Formed]):
 
 
 def is_due(session: Session) -> bool:
-    """Return whether a formation starts automatically: enough turns or weighted tokens since the last one."""
+    """Return whether a formation starts automatically: after enough turns or weighted tokens since the last one."""
     conf = settings.MEMORY_FORMATION
     turns = session.message_count - session.formed_message_count
     if not conf.enabled or turns < MIN_TURNS:
@@ -212,13 +211,13 @@ def _episodes(
 ) -> BuildInput | None:
     """Return the new turns without a moment or draft, to draft them in the same call that forms them.
 
-    An engine without a model reads turns at no cost, so its builds read them again in full.
+    The extractive engine reads turns at no cost, so its builds read them again.
     """
     if not (settling_combines() and settings.MOMENT_BUILDER.enabled):
         return None
     drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
-    # The first draft does not cover a gap before the new turns: the build that publishes it calls an engine for the
-    # gap.
+    # The first draft doesn't cover turns in a gap before the new turns. The build that publishes it calls an engine for
+    # these.
     first = max(session.built_to, session.formed_to, -1 if drafted_to is None else drafted_to) + 1
     new = [turn for turn in shown if turn.sequence >= first]
     chunks = chunks_read(new, new, session.user.zone) if new else []
@@ -240,9 +239,9 @@ class Again:
     """Turns whose memories were withdrawn, to be formed again.
 
     Args:
-        is_cut: whether only a part of their range is included.
+        is_cut: whether the turns are only a part of their range.
         rest: ranges of later runs.
-        unreadable: ranges of archived turns, before or among those, that can't be read.
+        unreadable: ranges of archived turns up to these turns that can't be read.
     """
 
     turns: Sequence[Message]
@@ -252,7 +251,7 @@ class Again:
 
 
 def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
-    """Return the first readable turns of some ranges that have content to form; None if there are none.
+    """Return the first readable turns of some ranges that have content to form, or None.
 
     Raises:
         ArchiveError: the remaining turns are archived and can't be read.

@@ -1,6 +1,6 @@
 """Formation: the engine's input from turns and streams, its answer, and the resulting atoms.
 
-The process that forms a session's waiting turns and the settling of many sessions share this code.
+`form_memories` and `settle` share this code.
 """
 
 from collections import Counter
@@ -39,9 +39,9 @@ from sessions_app.models.message import SequenceRange
 from sessions_app.text.length import cut_words, weighted
 
 MAX_TURNS = 200  # maximum turns of one run; a follow-up job forms the rest
-FORMED = "memories_formed"  # in the event log
+FORMED = "memories_formed"  # type of the logged event
 UNFORMED = F("message_count") - F("formed_message_count")
-# Kinds of statements that are valid from the day that they name.
+# Kinds of statements that are valid from a day mentioned in them.
 LASTING = frozenset({"identity", "relationship", "home", "work", "health", "preference", "event"})
 
 
@@ -51,16 +51,16 @@ class FormationInput(ProcessInput):
 
     Args:
         session: the session, with its counters at the claim.
-        streams: by their labels in the engine's input.
+        streams: the streams, keyed by label in the engine's input.
         own_name: the name under which the user speaks; blank if the turns have no names.
-        messages: the messages that the engine receives, by sequence.
+        messages: the messages that the engine receives, keyed by sequence.
         last_sequence: the last turn that this run forms.
-        known: the person's current statements, by their numbers in the prompt.
-        episodes: the turns without a moment or draft, to be drafted by the same call; None: none.
-        is_cut: whether more turns are waiting than one run accepts.
-        again: ranges of turns whose memories were withdrawn, to be formed again after this run; None: this run is about
-            new turns.
-        unreadable: ranges of archived turns that this run should have formed too.
+        known: the person's current statements, keyed by number in the prompt.
+        episodes: the turns without a moment or draft, which the same call drafts; None if there are none.
+        is_cut: whether more turns are waiting than fit into one run.
+        again: the remaining ranges of turns whose memories were withdrawn, to form again after this run; None for runs
+            with new turns.
+        unreadable: ranges of archived turns that this run could not read.
     """
 
     prompt_version: PromptVersion
@@ -89,7 +89,7 @@ class FormationInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Candidate:
-    """An item that may become an atom. The label is its stream's."""
+    """An item that may become an atom. `label` is the label of the stream."""
 
     label: str
     atom_type: str
@@ -140,7 +140,7 @@ def formation_input(
 
     Args:
         shown: the turns with content, as engines read them.
-        streams: the streams that the session feeds, by label.
+        streams: the streams that the session feeds, keyed by label.
         known: the existing items of the streams.
     """
     own = own_name(session, shown)
@@ -157,7 +157,7 @@ def formation_input(
 
 
 def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
-    """Return streams by label. If two have the same label, the second stream's label also names its agent."""
+    """Return streams, keyed by label. If two streams have the same label, add the agent to the label of the second."""
     labelled: dict[str, MemoryStream] = {}
     for stream in streams:
         label = (
@@ -200,7 +200,7 @@ def _dated(atom: MemoryAtom) -> str:
 
 
 def closed_model(job: Job) -> Caller | None:
-    """Return the first model with an open circuit among the streams' own models; None if there is none."""
+    """Return the first model with an open circuit among the streams' own models, or None."""
     own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
     callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
     return next((caller for caller in callers if Circuit.objects.open_of(caller)), None)
@@ -220,7 +220,9 @@ def write(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
 
 
 def _drafted(episodes: BuildInput, engine: Engine) -> Built | None:
-    """Return the drafts of episodes; None if the answer is invalid. A build then calls the engine for their turns.
+    """Return the drafts of episodes.
+
+    If the answer is invalid, return None; a build then calls the engine for the turns.
 
     Raises:
         EngineError: the engine could not be called.
@@ -246,7 +248,7 @@ def parts_of(formation: FormationInput | None, build: BuildInput | None, number:
 
 
 def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
-    """Call the engine, once for each model of the streams, and sort its items."""
+    """Call the engine, once for each model of the streams, and collect the valid items of the answers."""
     dropped: Counter[str] = Counter()
     candidates: list[Candidate] = []
     lessons: list[Candidate] = []
@@ -267,7 +269,7 @@ def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
 
 
 def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
-    """Return the sections by their model. The default model has a blank name and comes first."""
+    """Return the sections, keyed by model. The default model has a blank name and comes first."""
     groups: dict[str, list[StreamSection]] = {}
     for section in sorted(input.request.sections, key=lambda section: bool(input.streams[section.label].own_model)):
         groups.setdefault(input.streams[section.label].own_model, []).append(section)
@@ -275,7 +277,10 @@ def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
 
 
 def _candidates(entry: Any, labels: Collection[str], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
-    """Return the valid items of one stream's entry, if the stream was requested. Lessons have a separate label."""
+    """Return the valid items of an entry of the answer, if the entry's stream was in the request.
+
+    Lessons have a separate label.
+    """
     label = str(entry.get("stream")) if isinstance(entry, dict) else ""
     stream = input.streams.get(label) if label in labels else None
     if stream is None:
@@ -318,7 +323,10 @@ def _candidate(
 
 
 def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
-    """Return items that end only listed statements, and earlier items of their stream that have a unique letter."""
+    """Remove invalid references from the `ends` of items.
+
+    An item can only end listed statements, and earlier items of its stream with a unique letter.
+    """
     count = Counter[tuple[str, int | str]]((one.label, one.draft.letter) for one in candidates)
     places = [(max(one.sequences), number) for number, one in enumerate(candidates)]
     of_letter: dict[tuple[str, int | str], tuple[int, int]] = {
@@ -329,7 +337,7 @@ def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dro
         own, ends = one.draft.letter, one.draft.ends
         valid = [each for each in ends if each in input.known or (each != own and count[one.label, each] == 1)]
         dropped["ends what is not listed"] += len(valid) < len(ends)
-        # If two end each other, the later one stays.
+        # If two items end each other, only the later one is valid.
         valid = [each for each in valid if each in input.known or of_letter[one.label, each] < place]
         checked.append(replace(one, draft=one.draft.model_copy(update={"ends": valid})))
     return checked
@@ -340,7 +348,7 @@ def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dro
 
 @dataclass
 class _Addition:
-    """The items of a formation: its atoms, its lessons by stream, and later the facts that the atoms ended."""
+    """The items of a formation: its atoms, its lessons by stream, and, once added, the facts ended by the atoms."""
 
     job: Job
     input: FormationInput
@@ -351,7 +359,7 @@ class _Addition:
 
     @property
     def items(self) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
-        """All of its atoms, with their streams."""
+        """All atoms and lessons, with their streams."""
         both = list(zip(self.formed.candidates, self.atoms, strict=True))
         own = [
             (stream, [atom for item, atom in both if item.label == label])
@@ -361,7 +369,7 @@ class _Addition:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of its job, after the atoms are added."""
+        """The result of the job. Read it after the atoms are added."""
         added = sum(not atom._state.adding for atom in self.atoms)
         learned = {atom.content for _, learned in self.lessons for atom in learned if not atom._state.adding}
         dropped = self.formed.dropped + Counter({"known already": len(self.atoms) - added})
@@ -381,7 +389,10 @@ class _Addition:
 
 
 def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requested_by: str) -> list[dict[str, Any]]:
-    """Add the items of formations of one person, and end the facts that they end. Return the results of the jobs."""
+    """Add the items of formations of one person, and end the facts superseded by them.
+
+    Return the results of the jobs.
+    """
     additions = [_addition(*formation) for formation in formations]
     streams: dict[int, tuple[MemoryStream, list[MemoryAtom]]] = {}
     for stream, items in chain.from_iterable(one.items for one in additions):
@@ -399,7 +410,7 @@ def store_each(formations: Sequence[tuple[Job, FormationInput, Formed]], *, requ
 def _addition(job: Job, input: FormationInput, formed: Formed) -> _Addition:
     """Return a formation with an unsaved atom for each item. Create missing streams of lessons.
 
-    In a trial, the items' own streams may be those of another claim whose transaction was rolled back.
+    In a trial, the streams may come from another claim whose transaction was rolled back.
     """
     atoms = [_atom(item, input.streams[item.label], job, input) for item in formed.candidates]
     streams = MemoryStream.objects.ensure_lessons(input.session) if formed.lessons else ()
@@ -434,7 +445,7 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
 
 
 def _other_person(draft: DraftAtom, input: FormationInput) -> str:
-    """Return the other person that the engine named for an item; blank if the name is invalid or not in the item."""
+    """Return the other person whom the engine assigned to an item; blank if the name is invalid or not in the item."""
     session, name = input.session, draft.other_person
     no_others = (session.user.user_id, input.own_name, session.agent_id or "", "Assistant")
     if name not in draft.text or name.casefold() in map(str.casefold, no_others):
@@ -460,7 +471,7 @@ def _end_named(one: _Addition) -> list[MemoryAtom]:
     named = [
         (atom, {pk for each in item.draft.ends if (pk := one.input.known.get(each) or own[item.label, each])})
         for atom, item in both
-        if item.draft.ends and not atom._state.adding  # it is new
+        if item.draft.ends and not atom._state.adding  # the atom was added
     ]
     named.sort(key=lambda one: one[0].formed_at)
     for atom, ends in named:
@@ -484,6 +495,6 @@ def count_from(session: Session, last_sequence: int) -> None:
 
 
 def _speaker(sources: Sequence[Message]) -> str:
-    """Return the speaker of the last source turn of an item: their name, or else their role."""
+    """Return the speaker of the last source turn of an item: their name or, if they have none, their role."""
     last = max(sources, key=lambda message: message.sequence)
     return (last.name or last.role)[:255]

@@ -11,7 +11,7 @@ from moments_app.engines.statements import kind_of, since_in, statement_of, wort
 from moments_app.engines.words import ITEM, lines_of
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 
-FEW = 3  # words; shorter lines mean little without the heading of their list
+FEW = 3  # maximum words of a line that needs the heading of its list to make sense
 BY_UPGRADE = "import:profile"  # the `ended_by` of a line if unknown
 _DAY = re.compile(r" \((\d{4}-\d\d-\d\d)\)$")
 _BY_HAND = ("key", "operator")  # prefixes of the actors of lines that no engine wrote
@@ -24,11 +24,11 @@ class FormerLine:
     """A line of a profile.
 
     Args:
-        sources: primary keys of its turns.
-        actor: the writer; in an export only the kind.
-        is_pinned: whether an operator wrote it over an engine's line.
+        sources: primary keys of the line's turns.
+        actor: the writer. In an export, only the kind of writer.
+        is_pinned: whether an operator replaced an engine's line with it.
         engine: the engine that wrote it; blank for people.
-        ended_at, ended_by: when and by whom it was removed; None: it is current.
+        ended_at, ended_by: when and by whom the line was removed; None and blank for a current line.
     """
 
     text: str
@@ -53,7 +53,7 @@ class FormerProfile:
 
     Args:
         lines: its stored lines, in their order.
-        sources: primary keys of a phrase's turns, by its attribute and the lowercase phrase.
+        sources: primary keys of the turns of a phrase, keyed by the attribute and the lowercase phrase.
     """
 
     summary: str
@@ -75,8 +75,8 @@ def statements_of(
     """Return the columns of the statements that replace a profile's lines and phrases.
 
     Args:
-        known: hashes of current and ended statements.
-        holding: hashes of current statements; None: all. Text that people wrote stays if it is not among them.
+        known: hashes of current and ended statements, which are not added again.
+        holding: hashes of current statements; None: `known`. Text that people wrote is added unless it is among these.
     """
     current_hashes = known if holding is None else holding
     lines = _with_text(profile)
@@ -95,7 +95,7 @@ def statements_of(
 
 
 def _with_text(profile: FormerProfile) -> list[FormerLine]:
-    """Return the lines, and those of the text that no line repeats."""
+    """Return the lines, and lines of the profile's text that are not among them."""
     texts = {line.text for line in profile.lines}
     missing = [line for line in lines_of(profile.summary) if line.text not in texts]
     return [*profile.lines, *(FormerLine(line.text, line.heading, created_at=profile.updated_at) for line in missing)]

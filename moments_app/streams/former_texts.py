@@ -29,11 +29,11 @@ def add_lines(atoms: Any, stream: Any, versions: Iterable[FormerVersion]) -> Non
     """Add the lines of a stream's text. A line that is not in the last version was written by hand.
 
     Args:
-        atoms: the manager of the statements; may be that of a migration.
+        atoms: the manager of the statements, possibly the one of a migration.
         stream: the stream, which has no lines.
         versions: the versions in force, oldest first.
     """
-    known: dict[str, tuple[FormerVersion, Sequence[int]]] = {}  # with the first version that has the line
+    known: dict[str, tuple[FormerVersion, Sequence[int]]] = {}  # the line's first version and items, by key
     for version in versions:
         before, known = known, {}
         texts, lines = split_lines(version.text), version.lines or ()

@@ -12,7 +12,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import WRITTEN, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
-CURRENT_ITEMS = 20  # latest items of a stream
+CURRENT_ITEMS = 20  # maximum latest items per stream
 CURRENT_STATEMENTS = 200  # maximum statements per person
 CURRENT_CHARS = 6_000
 READ = ("stream_id", "content", "worth", "formed_at")
@@ -23,8 +23,9 @@ class Known:
     """The existing items of streams.
 
     Args:
-        statements: the person's current statements, numbered. A new item lists the numbers of those that it ends.
-        current: the text and the items of a stream, by its label.
+        statements: the person's current statements, numbered. A new item lists the numbers of the statements that it
+            ends.
+        current: the text and the items of each stream, keyed by label.
     """
 
     statements: Mapping[int, MemoryAtom] = field(default_factory=dict)
@@ -35,7 +36,7 @@ def known_of_each(user: UserProfile, of_sessions: Iterable[Mapping[str, MemorySt
     """Return the existing items for each of a person's sessions.
 
     Args:
-        of_sessions: the streams that each session feeds, by label.
+        of_sessions: for each session, the streams that it feeds, keyed by label.
     """
     sessions = list(of_sessions)
     streams = {stream.pk: stream for labels in sessions for stream in labels.values()}
@@ -65,7 +66,7 @@ def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], numbered: Collec
 
 
 def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[MemoryAtom]]:
-    """Return the atoms that may be sent, by stream, latest first."""
+    """Return the atoms that an engine may receive, latest first, keyed by stream."""
     active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=WRITTEN).only(*READ)
     found: dict[int, MemoryAtom] = {}
     for atoms in _may_be_shown(active, list(streams)):
@@ -77,7 +78,7 @@ def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[
 
 
 def _may_be_shown(active: MemoryAtomQuerySet, streams: Sequence[MemoryStream]) -> Iterable[MemoryAtomQuerySet]:
-    """Yield the queries: one for all streams of sessions, and one or two for each other stream."""
+    """Yield one query for all session streams, and one or two for each other stream."""
     own = [stream for stream in streams if stream.stream_type == MemoryStream.Type.SESSION]
     if own:
         yield active.filter(stream__in=own).newest_first()[: CURRENT_STATEMENTS * len(own)]

@@ -1,8 +1,8 @@
 """Find the other people whom statements are about, and those who speak in a session.
 
-A statement that names a person with a relationship ("my sister Anna") adds a known person, unless one matches. A
-statement with only a name is about the known person who has it. Names and relationships of known people are derived
-from their statements, and rebuilt whenever one of these changes.
+A statement that mentions a person with a relationship ("my sister Anna") adds a known person, unless one matches. A
+statement that mentions only a name is about the known person with this name. Names and relationships of known people
+are derived from their statements, and rebuilt whenever one of these changes.
 
 The user of a session is the speaker whose name is their `user_id` or a name from facts about them. If there is none, it
 is the first speaker with a name. All remaining speakers are other people.
@@ -25,13 +25,13 @@ from moments_app.models.known_person import person_key
 from sessions_app.models import Message, Session, UserProfile
 
 WRITTEN = 500  # statements per batch
-READ = 100  # statements from which a person's names are derived
+READ = 100  # maximum statements from which a person's names are derived
 SPEECH = (Message.Role.USER, Message.Role.ASSISTANT)
-ASSISTANT = "Assistant"  # the name that quotations give an unnamed assistant
+ASSISTANT = "Assistant"  # the name of an unnamed assistant in quotations
 
 
 class Said(NamedTuple):
-    """The fields of a `MemoryAtom` that show whom it names."""
+    """The fields of a `MemoryAtom` from which the mentioned person is derived."""
 
     content: str
     subject: str
@@ -51,7 +51,7 @@ def link_people(atoms: Iterable[MemoryAtom]) -> None:
 
 
 def link_all(user: int) -> None:
-    """Find the people whom a user's statements name, in the caller's transaction, which has locked the user."""
+    """Find the people mentioned in a user's statements, in the caller's transaction, which has locked the user."""
     atoms = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, position=None)
     linked = list(atoms.defer("search_vector").in_order())
     link_people(linked)
@@ -102,16 +102,16 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
 
 
 def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
-    """Return whether a statement that an engine assigned to another person is about the user, or their relative."""
+    """Return whether a statement that an engine assigned to another person is about the user or the user's relative."""
     named = named_person(atom.content)
     is_relative = named is not None and named.owner in names
     return atom.about_kind == MemoryAtom.About.PERSON and (atom.subject in names or is_relative)
 
 
 def _relate_users(atoms: Sequence[MemoryAtom], user: int) -> None:
-    """Set `related_users` of other speakers' statements about themselves, if their key is a user's.
+    """Set `related_users` of other speakers' statements about themselves, if the speaker is another user.
 
-    Of two speakers with the same name, only the first has the key that the name gives.
+    Of several speakers with the same name, only the first has the key derived from the name.
     """
     spoke = [one for one in atoms if one.about_kind == MemoryAtom.About.PERSON and one.speaker == one.subject]
     own = [(atom, atom.about.key) for atom in spoke if atom.about]
@@ -135,7 +135,7 @@ def _said(atom: MemoryAtom) -> Said:
 
 
 def names_of(user: int) -> frozenset[str]:
-    """Return the user's names in facts about them: those in `USER`, and the full and first names that they gave."""
+    """Return the names that facts use for the user: those in `USER`, and the stated full and first names."""
     told = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
     names = told.filter(is_wrong=False).values_list("value", flat=True)
     return frozenset({*USER, *names, *(name.split(" ")[0] for name in names)})
@@ -160,9 +160,9 @@ def _derive(person: KnownPerson, names: Collection[str]) -> None:
 
 
 def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
-    """Return the names that statements give a person, and the relationship. Valid statements come first.
+    """Return a person's names and relationship in statements. Names from valid statements come first.
 
-    The first name is the one that the first statement gives, or a longer one of the same person.
+    The first element is the name in the first statement, or a longer form of this name.
 
     Args:
         said: the statements, in the order of `in_profile`.
@@ -175,7 +175,7 @@ def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], 
 
 
 def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
-    """Return the person whom a statement is about; None if it is about the user alone."""
+    """Return the person whom a statement is about, or None if it is only about the user."""
     if said.about_kind == MemoryAtom.About.PERSON:
         return NamedPerson(said.subject, "") if said.subject else None
     named = named_person(said.content)
@@ -201,7 +201,7 @@ class People:
         """Return the person who has this name and relationship.
 
         Args:
-            adds: add the person if nobody matches. Otherwise return None, also if several match.
+            adds: whether to add the person if no known person matches. If False, return None if none or several match.
         """
         alike = [one for one in self.known if _is_called(one, named.name)]
         person = _matching_person(alike, named, adds=adds)
@@ -216,7 +216,7 @@ class People:
 
 
 def _is_called(person: KnownPerson, name: str) -> bool:
-    """Return whether a name may mean a person: "Anna" and "Anna Berg" may be one, "Anna Holm" is another."""
+    """Return whether a name may mean a person: "Anna" may mean "Anna Berg", but "Anna Holm" may not."""
     names = {known.casefold() for known in (person.name, *person.aliases)}
     is_short_of = short_name(person.name).casefold() == name.casefold()
     has_short = not short_name(person.name) and short_name(name).casefold() == person.name.casefold()
@@ -224,7 +224,7 @@ def _is_called(person: KnownPerson, name: str) -> bool:
 
 
 def _matching_person(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
-    """Return which of several people with the same name is meant."""
+    """Return the matching one of several people with the same name, or None if it is unclear."""
     if not named.relationship:
         unrelated = [person for person in alike if not person.relationship] if adds else []
         return alike[0] if len(alike) == 1 else next(iter(unrelated), None)
@@ -256,10 +256,10 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
 
 
 def self_described_speaker(text: str, sources: Sequence[Message], others: Collection[str]) -> str:
-    """Return the name of another speaker who makes a statement about themselves; blank if the user took part.
+    """Return the name of another speaker who makes a statement about themselves; blank if a source turn is the user's.
 
     Args:
-        sources: its turns, oldest first.
+        sources: the statement's turns, oldest first.
         others: the names of the other speakers.
     """
     if any(turn.role == Message.Role.USER and turn.name not in others for turn in sources):

@@ -1,7 +1,7 @@
 """A person's profile: a view of the current statements about them. No model writes it.
 
-It starts with text from an operator or the application, followed by pinned statements. The others follow under the
-heading of their kind, longest-lasting first, then newest, up to a limit.
+It starts with text from an operator or the application, followed by pinned statements. Other statements follow under
+the headings of their kinds, up to a limit. The longest-lasting come first, then the newest.
 """
 
 import re
@@ -21,13 +21,13 @@ from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
 
 READ = 300  # maximum statements for a profile, besides those written into it
-PROFILE_MAX = 2_000  # characters after the introductory text
+PROFILE_MAX = 2_000  # maximum characters after the introductory text
 LINES = 8  # maximum statements per heading
 STALE = timedelta(days=120)  # age from which a plan counts as done or given up
 INTERESTS = 10  # maximum interests that are derived from statements
 TOPICS = 5  # maximum topics that are derived from statements
-RECURRING = 2  # minimum statements that name an interest
-OFTEN = 3  # minimum statements that name a topic
+RECURRING = 2  # minimum statements that mention an interest
+OFTEN = 3  # minimum statements that mention a topic
 _KIND = MemoryAtom.Kind
 HEADINGS = {
     _KIND.IDENTITY: "Who they are:",
@@ -49,7 +49,7 @@ _DISLIKES = re.compile(r"n't\b|\b(?:not|never|hates?|dislikes?|no longer)\b", re
 
 
 class Said(NamedTuple):
-    """A statement's fields, as far as a profile needs them. They are named as in `MemoryAtom`."""
+    """The fields of a `MemoryAtom` that a profile needs."""
 
     content: str
     kind: str
@@ -96,14 +96,14 @@ def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
 
 
 def _phrases(said: Iterable[Said], attribute: str, read: Sequence[str]) -> list[str]:
-    """Return the phrases that were written into the profile, oldest first, and derived ones as far as they fit."""
+    """Return the phrases that were written into the profile, oldest first, followed by as many derived ones as fit."""
     written = sorted((one for one in said if one.attribute == attribute), key=lambda one: one.formed_at)
     values = [one.value for one in reversed(written)][:PROFILE_LIST_MAX]
     return united(values[::-1], read[: PROFILE_LIST_MAX - len(values)])
 
 
 def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:
-    """Return the pinned statements, then the others under their headings, as far as they fit."""
+    """Return as many statements as fit: pinned ones first, then the others under their headings."""
     room = PROFILE_MAX
     pinned: list[str] = []
     pages: dict[str, list[str]] = {kind: [] for kind in HEADINGS}
@@ -120,7 +120,7 @@ def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:
 
 
 def _once(own: Sequence[Said]) -> Iterator[Said]:
-    """Yield the statements without repetitions and without old plans."""
+    """Yield the statements, except repetitions and old plans."""
     newest = max((one.formed_at for one in own), default=None)
     told: set[str] = set()
     for one in own:
@@ -142,7 +142,7 @@ def _interests(own: Iterable[Said]) -> list[str]:
 
 
 def _topics(own: Iterable[Said]) -> list[str]:
-    """Return the topics of several statements: words that are not common in any language, and no names."""
+    """Return the topics that several statements mention: lowercase words that are not common in any language."""
     counts, said = Counter[str](), dict[str, str]()
     for one in own:
         named = {stem(word): word for word in _WORD.findall(without_speaker(one.content)) if word.islower()}

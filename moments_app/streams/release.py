@@ -1,8 +1,9 @@
 """`release`: share what was learned from one person with others, in new words; and revoke it.
 
 A candidate belongs to one person. An operator who releases it writes the text for others, which must not quote anyone.
-The first release is for the users of the agent that learned it; a second step extends it to the users of every agent. A
-release is signed and logged as an event. Revoking it removes it from contexts, searches and the shard's text at once.
+The first release is for the users of the agent that learned the item. A second step extends it to the users of every
+agent. A release is signed and logged as an event. Revoking it removes it from contexts, searches and the shard's text
+at once.
 """
 
 import re
@@ -26,11 +27,11 @@ from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 from sessions_app.text.invisible_characters import has_invisible, without_invisible
 
-LONGEST = 4_000  # characters of a wording
-SOURCES = 50  # turns of a candidate that a wording is compared with
-PEOPLE = 100  # maximum people who said the same thing in one release
-IN_A_ROW = 8  # consecutive words that make a quotation, wherever they occur
-SENTENCE = 4  # minimum words of a whole sentence that makes a quotation
+LONGEST = 4_000  # maximum characters of a wording
+SOURCES = 50  # maximum source turns to compare a wording with
+PEOPLE = 100  # maximum people per release
+IN_A_ROW = 8  # minimum consecutive words that count as a quotation
+SENTENCE = 4  # minimum words of a whole sentence that counts as a quotation
 
 Source = tuple[Any, int | None]  # primary keys of the person and of the candidate, if it still exists
 
@@ -45,7 +46,7 @@ class CannotRelease(Refusal):
 
 
 def agent_of(candidate: MemoryAtom) -> str:
-    """Return the agent to whose users a candidate is released first; blank if the agent is unknown."""
+    """Return the agent whose users see the first release of a candidate; blank if unknown."""
     session = candidate.source_session
     return candidate.stream.agent_id or (session.agent_id if session else "")
 
@@ -67,7 +68,7 @@ def matching_candidates(candidate: MemoryAtom) -> MemoryAtomQuerySet:
 def account_ages(candidate: MemoryAtom) -> list[int]:
     """Return the ages in days of the accounts that said the same thing, youngest first; at most `PEOPLE` + 1.
 
-    Test persons are left out, because an operator speaks for them.
+    Exclude test persons, because an operator writes their messages.
     """
     people = matching_candidates(candidate).filter(user__is_test=False).order_by("-user__created_at")
     made = people.values_list("user__created_at", flat=True)[: PEOPLE + 1]
@@ -96,7 +97,7 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
 
 @transaction.atomic
 def decline(candidate: MemoryAtom, *, actor: str) -> None:
-    """Keep a candidate and matching candidates of others private. They no longer wait for a decision.
+    """Keep a candidate and matching candidates of others private. They no longer need a decision.
 
     Args:
         candidate: the item. Only the time of its review changes.
@@ -186,7 +187,7 @@ def quotes(wording: str, said: Collection[str]) -> bool:
 
 
 def _has(text: str, part: str) -> bool:
-    """Return whether a text contains a part, or `IN_A_ROW` consecutive words of it."""
+    """Return whether a text contains a part, or `IN_A_ROW` consecutive words of the part."""
     padded, words = f" {text} ", part.split(" ")
     runs = (words[first : first + IN_A_ROW] for first in range(max(len(words) - IN_A_ROW, 0) + 1))
     return any(f" {' '.join(run)} " in padded for run in runs)
@@ -203,7 +204,7 @@ def _sentences(text: str) -> list[str]:
 def shard_for(shard: MemoryStream, agent_id: str) -> MemoryStream:
     """Return the shard with the same name for one agent, or for every agent. Create it if it doesn't exist.
 
-    It has the settings of the other shard, but learns nothing from conversations.
+    A new shard has the settings of the given one, but learns nothing from conversations.
     """
     if shard.agent_id == agent_id:
         return shard

@@ -18,7 +18,7 @@ from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-CONSOLIDATION = "consolidation:"  # start of the reason of a consolidation's changes; its time follows
+CONSOLIDATION = "consolidation:"  # prefix of `reason` for changes by a consolidation, followed by its time
 
 
 class CannotUndo(Refusal):
@@ -42,13 +42,16 @@ def split_lines(text: str) -> list[str]:
 
 
 def line_key(text: str) -> str:
-    """Return a key that is equal for lines of a text that say the same thing. A rule such as --- has no words."""
+    """Return a key that is equal for lines that say the same thing.
+
+    A line without words, such as ---, is its own key.
+    """
     return content_hash(text) if words_of(text) else text.strip()
 
 
 @transaction.atomic
 def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
-    """Replace the text of a stream. A line that only changes its marks or spaces stays the same statement.
+    """Replace the text of a stream. A line whose punctuation or spaces change stays the same statement.
 
     Args:
         stream: a stream of a person, or a shard.
@@ -95,7 +98,7 @@ def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
 
 
 def take_out_lines(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
-    """Remove lines that contain one of the items, before the item ends. Their other items wait again."""
+    """Remove lines that contain one of the items, before the items end. Other items of these lines wait again."""
     merged = {atom.merged_into_id: atom.stream_id for atom in atoms if atom.merged_into_id}
     lock_rows(MemoryStream.objects.filter(pk__in={*merged.values()}))
     lines = MemoryAtom.objects.filter(pk__in=merged, state=MemoryAtom.State.LINE)
@@ -120,7 +123,6 @@ def last_time(stream: MemoryStream) -> datetime | None:
 
 
 def reason_of(time: datetime) -> str:
-    """Return the reason of the changes by a consolidation."""
     return f"{CONSOLIDATION}{time.isoformat()}"
 
 
@@ -132,7 +134,7 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
         requested_by: `key:…`, `operator:…` or `job:…`.
 
     Raises:
-        CannotUndo: there is none.
+        CannotUndo: the stream has no consolidation to undo.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     last = last_time(stream)
@@ -142,7 +144,10 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
 
 
 def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
-    """Return when a consolidation first received one of the atoms, by stream. Later lines may be derived from it."""
+    """Return the time when a consolidation first received one of the atoms, keyed by stream.
+
+    Lines written since then may be derived from the atom.
+    """
     first: dict[int, datetime] = {}
     for atom in atoms:
         if atom.consolidated_at:
@@ -151,7 +156,7 @@ def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
 
 
 def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
-    """Return the statements that `take_back` may change, without the lines that it deletes."""
+    """Return the statements that `take_back` may change, except the lines that it deletes."""
     atoms = MemoryAtom.objects.filter(stream=stream)
     written = atoms.written_since(time)
     changed = _changes_since(stream, time).values("statement")
@@ -164,19 +169,18 @@ def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
 def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     """Undo the consolidations of a locked stream since a time.
 
-    The lines that the consolidations wrote are deleted. The lines that they removed are restored with their contents.
-    Observations that no line contains wait again. Lines that people wrote are kept, and lines that people removed stay
-    removed.
+    Delete the lines written by the consolidations, and restore the lines removed by them. Observations that are then in
+    no line wait again. Lines that people wrote are kept, and lines that people removed stay removed.
 
     Args:
-        time: the time of the first of them.
+        time: the time of the first consolidation to undo.
     """
     atoms = list(changed_since(stream.pk, time).select_for_update(no_key=True))
     before: dict[int, dict[str, Any]] = {}
     for change in _changes_since(stream.pk, time).newest_first():
         before[change.statement_id] = before.get(change.statement_id, {}) | change.columns
     MemoryAtom.objects.filter(stream=stream).written_since(time).delete()
-    # A line isn't restored if a part of it ended since, or if the text says the same thing.
+    # Don't restore a line if one of its items has ended since, or if another line says the same thing.
     over = {before.get(atom.pk, {}).get("merged_into_id", atom.merged_into_id) for atom in atoms if not _holds(atom)}
     said = {line_key(line.content) for line in stream.atoms.lines()}
     for atom in atoms:
@@ -223,13 +227,13 @@ def _changes_since(stream: int, time: datetime) -> StatementChangeQuerySet:
 
 
 def merged(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return `base` without the parts removed between `before` and `after`, and with the parts added."""
+    """Apply the difference between `before` and `after` to `base`."""
     remaining = [item for item in base if item in after or item not in before]
     return remaining + [item for item in after if item not in before and item not in remaining]
 
 
 def merged_text(base: str, before: str, after: str) -> str:
-    """Return `merged` for texts, which are compared by their sentences and lines."""
+    """Call `merged` for the sentences and lines of texts."""
     if before == after:
         return base
     parts = merged(_sentences(base), _sentences(before), _sentences(after))

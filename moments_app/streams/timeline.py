@@ -1,9 +1,9 @@
-"""`settle`: decide which facts about an attribute are valid, by the times of the statements.
+"""`settle`: decide which facts about an attribute are valid at which times.
 
-"Nora lives in Oslo" is valid until "Nora moved to Bergen" was said. Nothing is overwritten: an ended fact has its end
-time and its replacement. A timeline is always recomputed from all its facts, by their times. So the result is the same
-whatever order facts arrive in, and after a retraction removes a fact or an undo restores it. Facts that an operator,
-the application or a model ended stay that way.
+"Nora lives in Oslo" is valid until the time of "Nora moved to Bergen". Nothing is overwritten: an ended fact has its
+end time and its replacement. A timeline is always recomputed from all its facts, by their times. So the result doesn't
+depend on the order in which facts arrive, are retracted or are restored. Facts ended by an operator, the application or
+a model stay ended.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
 SURE = 0.7  # minimum confidence of a fact that ends another without asking an operator
-BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by`: an engine, or an operator's answer
+BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by` for engines and operators' answers
 UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"
 ZONE = "timezone"  # reason of a change to the end of a plan
@@ -43,8 +43,8 @@ class Timeline(NamedTuple):
     """The statements about one attribute of a subject.
 
     Args:
-        subjects: the names by which the statements call them; empty for a known person.
-        about: the primary key of the known person: two with the same name have two timelines.
+        subjects: the names of the subject in statements; empty for a known person.
+        about: the primary key of the known person. Two known people with the same name have separate timelines.
     """
 
     subjects: frozenset[str]
@@ -63,7 +63,7 @@ class End:
 
     Args:
         at: the time of the statement that ended it.
-        is_wrong: whether it was never true.
+        is_wrong: whether the fact was never true.
     """
 
     until: datetime
@@ -118,7 +118,10 @@ def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None
 
 
 def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
-    """End a fact by a later one that an engine named, or ask an operator. Return whether the fact ended."""
+    """End a fact in favor of a later one, as an engine suggested. Ask an operator if the later one is uncertain.
+
+    Return whether the fact ended.
+    """
     if later.confidence is not None and later.confidence < SURE:
         contradict(fact, later, UNSURE)
         return False
@@ -127,7 +130,7 @@ def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
 
 
 def end_past_plans() -> int:
-    """End the plans whose day is over, and return their number. Their text stays."""
+    """End the plans whose day is over, and return their number. Their text is not changed."""
     people = {plan.user_id for plan in MemoryAtom.objects.past_plans().only("user_id")}
     return sum([_end_past_plans_of(user) for user in people])
 
@@ -153,7 +156,8 @@ def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
     """Recompute when plans end, in the person's current time zone.
 
     Args:
-        plans: plans of a locked person. Their streams are locked next, as in corrections and additions.
+        plans: plans of a locked person. This function then locks their streams, in the same order as corrections and
+            additions.
     """
     lock_rows(MemoryStream.objects.filter(atoms__in=plans))
     changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
@@ -174,7 +178,8 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
         requested_by: `operator:…`.
 
     Raises:
-        CannotDecide: it was already answered, or one of the facts is no longer valid.
+        CannotDecide: the question was already answered, has no answer to remove, or one of the facts is no longer
+            valid.
     """
     lock_rows(UserProfile.objects.filter(pk=question.user_id))
     locked = Contradiction.objects.select_for_update(of=("self",)).select_related("earlier", "later")
@@ -202,7 +207,7 @@ def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
 
 
 def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[MemoryAtom]:
-    """Return facts that ended because of other facts or turns. Facts that people ended are left out.
+    """Return facts ended by other facts or turns, except facts that people ended.
 
     Args:
         atoms: facts that will be removed.
@@ -230,7 +235,7 @@ def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
 
 
 def not_ended(atom: MemoryAtom) -> dict[str, object]:
-    """Return the columns' values for a statement without an end. A plan still ends when its day is over."""
+    """Return the column values for a statement that has not ended. A plan still ends when its day is over."""
     until = atom.planned_until
     columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
     if until and until <= timezone.now():
@@ -240,7 +245,7 @@ def not_ended(atom: MemoryAtom) -> dict[str, object]:
 
 
 def touch(atoms: Iterable[MemoryAtom]) -> None:
-    """Process added, changed or removed items: invalidate cached contexts, and rebuild profiles and known people."""
+    """After changes to items, invalidate cached contexts, and rebuild profiles and known people."""
     atoms = list(atoms)
     MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).touch()
     rebuild_known_people({atom.about_id for atom in atoms if atom.about_id})
@@ -260,7 +265,7 @@ def _has_timeline(atom: MemoryAtom) -> bool:
 
 
 def _settle(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
-    """Decide a timeline. Return the facts that ended, or are valid again."""
+    """Decide which facts of a timeline are valid. Return the facts that ended or became valid again."""
     changed = []
     said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
     for place, (fact, statement) in enumerate(said):
@@ -281,9 +286,9 @@ def _end_of(
     statement: Statement,
     later: Sequence[tuple[MemoryAtom, Statement]],
 ) -> End | None:
-    """Find the first later statement that ends a fact, and return how it ended; None if none does.
+    """Find the first later statement that ends a fact, and return the end of the fact, or None.
 
-    Ask an operator about each uncertain statement before that one.
+    Ask an operator about each uncertain statement before this one.
     """
     for other, its in later:
         ends = its.ends(statement)

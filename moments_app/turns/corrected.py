@@ -1,6 +1,6 @@
-"""Turns with what became known later: corrections, and marks of statements that are no longer true.
+"""Apply later corrections to turns, and mark statements that are no longer true.
 
-Engines read the turns as corrected, so that nothing wrong is derived from them again.
+Engines read the corrected turns, so they don't derive the same errors again.
 """
 
 import copy
@@ -19,8 +19,8 @@ from moments_app.models.atom import BY_DATE, held_at
 from sessions_app.database.sql import array_of, microseconds_of, time_of
 from sessions_app.models import Message, UserProfile
 
-MAX_MARKS = 3  # maximum marks of a turn; the newest are used
-MAX_STEPS = 50  # maximum steps from a fact to what is true now
+MAX_MARKS = 3  # maximum marks per turn; the newest are used
+MAX_STEPS = 50  # maximum replacements to follow from a fact to the current one
 TEXT_CHARS = 200  # maximum characters of a statement in a mark
 
 
@@ -46,16 +46,16 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
 
 
 def correction_marks(marks: Iterable[tuple[str, str]]) -> str:
-    """Return the marks that the text of a turn ends with, one for each later correction.
+    """Return the text to append to a turn, with a mark for each later correction.
 
     Args:
-        marks: the wrong words with their replacements, oldest first; blank: none.
+        marks: The wrong words with their replacements, oldest first. A blank replacement marks withdrawn words.
     """
     text = ""
     told: dict[str, str] = {}
     for wrong, right in marks:
         said = next((said for said, now in told.items() if now and now.casefold() == wrong.casefold()), wrong)
-        told[said] = right  # a later correction of an earlier replacement
+        told[said] = right  # if a replacement is corrected later, both become one correction
     for wrong, right in told.items():
         if not right:
             text += " (withdrawn since)"
@@ -68,11 +68,11 @@ class End(NamedTuple):
     """A statement of a turn that is no longer true.
 
     Args:
-        microseconds: the time since when, in microseconds since 1970.
-        is_replaced: whether another statement is true instead.
-        text: the value or text of that statement; without one, of the ended statement.
-        atom_id: the statement that the text is from.
-        wrong: the value of the turn's statement, if a later turn corrected it because it was never true.
+        microseconds: Since when it is no longer true, in microseconds since 1970.
+        is_replaced: Whether another statement is true instead.
+        text: The value or text of the other statement. If there is none, that of the ended statement.
+        atom_id: The statement that `text` is from.
+        wrong: The value of the turn's statement, if it was never true and a later turn corrected it. Otherwise blank.
     """
 
     microseconds: int
@@ -86,18 +86,18 @@ class End(NamedTuple):
         return f"rem://atoms/{self.atom_id}"
 
 
-# A statement of the person that was known to be true at the time.
+# Matches the person's statements that were known to be true at that time.
 _HOLDS = f"""{{0}}.user_id = %(user)s AND {{0}}.state NOT IN ('evicted', 'line') AND NOT {{0}}.is_candidate
         AND {held_at("{0}.", "%(at)s")}"""
 # Matches facts about the same thing, which has one value at a time.
 _SAME = """{0}.attribute <> '' AND {0}.attribute = {1}.attribute AND {0}.subject = {1}.subject
         AND {0}.about_id IS NOT DISTINCT FROM {1}.about_id"""
-# Each row is a turn with its ends. The index of the person's ended facts finds them, and `later` follows what replaced
-# them, as far as it was known. If a replacement says only that something is over, the newest value since then is taken.
-# No end is returned for a plan whose day has passed, for a statement that is true again, or for a turn that also says
-# what is true instead. If all steps correct a value that was never true, `wrong` is this value. Corrections by
-# operators and clients mark turns in another way (`CorrectedTurn`). Reads only tables of the coordinator, so it also
-# runs on Citus.
+# Returns turns with their ends. The person's ended facts are found by an index, and `later` follows the replacements
+# that were known at that time. If a replacement only says that something is over, the newest value since then is used.
+# Plans whose day has passed, statements that are true again, and turns that also contain the new statement have no
+# ends. If all replacements correct a value that was never true, `wrong` is this value. Corrections by operators and
+# clients are stored as `CorrectedTurn` instead. Only tables of the coordinator are read, so the query also runs on
+# Citus.
 _ENDS_SQL = f"""
 WITH RECURSIVE fact AS (
     SELECT ended.* FROM moments_app_memoryatom ended
@@ -150,11 +150,11 @@ GROUP BY message_id
 
 
 def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None = None) -> dict[int, list[End]]:
-    """Return the ends of turns by their primary key.
+    """Return the ended statements of each turn, by the turn's primary key.
 
     Args:
-        messages: primary keys of the user's turns.
-        as_of: only ends that were known at that time; None: now.
+        messages: The primary keys of turns of the user.
+        as_of: Return only ends that were known at this time. The default is now.
     """
     with connection.cursor() as cursor:
         at = as_of or timezone.now()
@@ -164,7 +164,7 @@ def ends_of(user: UserProfile, messages: Iterable[int], as_of: datetime | None =
 
 
 def end_marks(ends: Iterable[End], zone: tzinfo) -> str:
-    """Return the marks that the text of a turn ends with, dated in a time zone."""
+    """Return the text to append to a turn, with a mark for each end. Dates are in the time zone."""
     marks = ""
     for end in ends:
         if end.wrong:

@@ -1,7 +1,7 @@
 """Convert messages to the input of an engine, split it into calls, and find where a round ends.
 
-A round is a person's message, and the assistant's actions and answer until its turn is over. Tool calls and their
-results belong together, so no boundary separates them.
+A round is a person's message, followed by the assistant's tool calls and its answer. A boundary never separates a tool
+call from its results.
 """
 
 import json
@@ -24,7 +24,7 @@ def engine_turn(message: Message, max_tokens: int, zone: tzinfo, *, index: int =
     Args:
         message: a user, assistant or tool turn.
         max_tokens: maximum tokens of its text.
-        zone: the person's time zone, which determines the day of "yesterday".
+        zone: the person's time zone, which relative dates such as "yesterday" depend on.
         index: the turn's index in the input.
     """
     text, calls = _text(message, max_tokens), tool_calls(message.payload)
@@ -52,7 +52,7 @@ def _text(message: Message, max_tokens: int) -> str:
 
 
 def split_turns(turns: Sequence[Message] | Sequence[Turn]) -> list[range]:
-    """Return the index range of each call's turns. Calls have a token limit. Results stay with their tool calls."""
+    """Split turns into index ranges, one per engine call, within the token limit. Keep tool results with their call."""
     sizes, glued = [turn.tokens for turn in turns], [turn.role == Message.Role.TOOL for turn in turns]
     return split(sizes, settings.MOMENT_BUILDER.max_input_tokens, glued)
 
@@ -61,10 +61,10 @@ def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range
     """Split consecutive turns into parts of at most `limit` tokens.
 
     Args:
-        sizes: tokens of each turn; a larger turn is a part of its own.
-        limit: maximum tokens of a part.
-        glued: whether a turn belongs to the previous one, as a tool result does. Such turns are only split if together
-            they exceed a part.
+        sizes: The tokens of each turn. A turn that exceeds the limit is a part of its own.
+        limit: The maximum tokens of a part.
+        glued: Whether each turn belongs to the previous one, as a tool result does. Such turns are only separated if
+            together they exceed the limit.
     """
     parts: list[range] = []
     start = 0
@@ -79,7 +79,7 @@ def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range
 
 
 def _reach(sizes: Sequence[int], limit: int, start: int) -> int:
-    """Return the end of the longest part from `start` within the limit, of at least one turn."""
+    """Return the end of the longest part that starts at `start` and is within the limit, but has at least one turn."""
     end, total = start + 1, sizes[start]
     while end < len(sizes) and total + sizes[end] <= limit:
         total += sizes[end]
@@ -96,12 +96,12 @@ def ends_round(turn: Message) -> bool:
 
 
 def end_of_round(turns: Iterable[Message]) -> int | None:
-    """Return the sequence of the last of these turns that ends a round."""
+    """Return the sequence of the last turn that ends a round, or None."""
     return max((turn.sequence for turn in turns if ends_round(turn)), default=None)
 
 
 class PairedTurn(Protocol):
-    """The data of a turn that the rules for tool calls need."""
+    """The attributes of a turn that are needed to match tool calls with their results."""
 
     @property
     def role(self) -> str: ...
@@ -110,7 +110,7 @@ class PairedTurn(Protocol):
 
 
 def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
-    """Move a boundary back until no tool call before it has its result after it, or still to come.
+    """Move a boundary back until it separates no tool call from its results, including results still to come.
 
     Args:
         turns: consecutive turns, oldest first, up to the newest of the session.
@@ -128,7 +128,7 @@ def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
 
 
 def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
-    """Return for each tool turn the index of its call: by `tool_call_id`, otherwise the previous assistant turn."""
+    """Return the index of each tool turn's call, found by `tool_call_id`, or else the previous assistant turn."""
     by_id: dict[str, int] = {}
     found: dict[int, int] = {}
     nearest = 0
@@ -142,7 +142,7 @@ def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
 
 
 def _before_open_calls(turns: Sequence[PairedTurn], boundary: int) -> int:
-    """Move a boundary at the very end before the first call whose results may still come."""
+    """If the boundary is at the end, move it before the first call that may still get results."""
     if boundary < len(turns):
         return boundary
     answered: set[str] = set()

@@ -1,13 +1,13 @@
-"""Platform text: text that this platform itself put into a conversation. Memory must not feed on itself.
+"""Platform text: text in a conversation that this platform wrote itself. Memory must not be derived from it.
 
-It is recognized by what was served, not by its form. When a turn arrives, its lines are compared with those served to
-the person before, and the platform's lines are recorded. So what a person said before it was ever served stays theirs,
-and so does what they say about a context.
+When a turn arrives, its lines are compared with the lines served to the person before, and those that are platform text
+are recorded. So a text that the person wrote before it was ever served isn't platform text, and neither are the
+person's own words about a context.
 
-A hash depends only on the words of a line, so the same memory served as XML, Markdown or JSON has the same hashes. A
-served line in a message is not always the platform's text, because memory quotes people, and people repeat themselves.
-It is the platform's text if it has a form that only the platform writes: with the date or the element of a served line,
-under a served heading, or next to other lines of the platform.
+A hash depends only on the words of a line, so the same memory has the same hashes in XML, Markdown and JSON. A served
+line in a message is not always platform text, because memory quotes people, and people repeat themselves. It is
+platform text if it has a form that only the platform writes: with the date or the element of a served line, under a
+served heading, or next to other lines of platform text.
 """
 
 import copy
@@ -36,12 +36,12 @@ from sessions_app.transcript.append import NewMessage
 
 # The tools whose results are memory.
 MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
-LONG = 20  # bytes; two people hardly ever write the same line of this length
+LONG = 20  # bytes; lines of this length are unlikely to be equal by coincidence
 KNOWN = 50_000  # lines whose hashes are cached
 NESTED = 3  # levels of nested JSON to read, because the result of a tool may quote another result
 
 _TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # one of our elements, at an end of a line
-# A line of memory in an element, or with its date; people don't write this form when they repeat something.
+# Matches a line of memory in an element or with its date. People who repeat something don't use this form.
 _MARK = re.compile(
     r"^\s*<(?:Turn|MemoryShard)\b[^<>]*>"
     r"|[(\[]\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d)?[)\]]"
@@ -51,8 +51,8 @@ _NAME = re.compile(r"^\W*(?:(?:user|assistant|tool|system)\b[^:\n]{0,80}|\*\*[^*
 _NUMBER = re.compile(r"^\s*\d+[.)]\s")
 _ADDRESS = re.compile(r"rem://\S+")
 _IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: a name, a time or a number, but no words
-TRUSTED_SECONDS = 600  # for this time, a process assumes that the lines it wrote still exist
-MAX_PEOPLE, MAX_LINES = 300, 1_000  # people, and lines of each
+TRUSTED_SECONDS = 600  # a process assumes that the lines it wrote still exist for this time
+MAX_PEOPLE, MAX_LINES = 300, 1_000  # maximum people whose lines a process caches, and lines per person
 
 # Leaves recent rows unchanged, and writes the others in a fixed order, to prevent deadlocks.
 _WRITE_SQL = """
@@ -87,7 +87,7 @@ class TextLine:
 
     @cached_property
     def is_heading_or_tag(self) -> bool:
-        """Return whether the line is a heading, an address, or consists of tags."""
+        """Return whether the line is a heading or an address, or consists only of tags."""
         head = self.text.lstrip()[:1]
         return head == "#" or (head == "<" and not _TAG.sub("", self.text).strip()) or self.is_address
 
@@ -111,7 +111,7 @@ class TextLine:
 
     @cached_property
     def hash(self) -> int:
-        """A hash of the words; fits a `bigint`."""
+        """A hash of the words that fits a `bigint`."""
         return int.from_bytes(blake2b(self.words.encode(), digest_size=8).digest(), signed=True)
 
 
@@ -122,7 +122,7 @@ def _words(text: str) -> str:
 
 
 def text_lines(text: str) -> list[TextLine]:
-    """Return the lines of a text; for JSON, the lines of its strings."""
+    """Return the lines of a text. If it is JSON, return the lines of its strings."""
     return [TextLine(line, is_neutral) for line, is_neutral in _lines(text, NESTED)]
 
 
@@ -169,7 +169,6 @@ def _hashes(texts: Iterable[str]) -> set[int]:
 
 @cached_by_hash(KNOWN)
 def _hash(text: str, is_neutral: bool) -> int | None:
-    """Return the hash of a line, or None if the line is blank."""
     line = TextLine(text, is_neutral)
     return None if line.is_blank else line.hash
 
@@ -187,14 +186,14 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
     Args:
         served: the hashes of lines that were served before, and whether each is only a quote.
     """
-    runs: list[list[int]] = [[]]  # of served lines
+    runs: list[list[int]] = [[]]  # indexes of consecutive served lines
     for place, line in enumerate(lines):
         if line.is_blank or line.is_address or line.hash in served:
             runs[-1].append(place)
         elif runs[-1]:
             runs.append([])
     own = [run for run in runs if _is_platform_text([lines[n] for n in run], lambda line: not served[line.hash])]
-    # A context has only tags after the query.
+    # At the end of a context, only tags follow the query.
     frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_heading_or_tag for n in run)]
     return sorted({place for run in own + frames for place in run})
 
@@ -202,7 +201,7 @@ def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> li
 def _is_platform_text(run: Sequence[TextLine], is_memory: Callable[[TextLine], bool]) -> bool:
     """Return whether consecutive served lines have a form that only the platform writes."""
     is_framed = has_words = False
-    plain = 0  # long lines of memory
+    plain = 0  # number of long lines of memory
     for line in run:
         if line.is_blank:
             continue
@@ -222,8 +221,8 @@ def text_without(lines: Sequence[TextLine], places: Iterable[int]) -> str:
 
 # --- storing the hashes of served lines, in the background ---
 #
-# A process also knows its own unwritten lines. Other processes see them some hundredths of a second later. A process
-# doesn't rewrite its recent lines with the next context, which shares most of them.
+# A process recognizes its own lines before they are written. Other processes see them some hundredths of a second
+# later. Successive contexts share most of their lines, so a process doesn't write recent lines again.
 
 
 @dataclass(frozen=True)
@@ -241,7 +240,7 @@ class ServedTexts:
 
 
 class WrittenLines:
-    """The lines that this process knows to be stored, by person, and whether each is only a quote."""
+    """A cache of the lines that this process has stored, by person, with whether each is only a quote."""
 
     def __init__(self) -> None:
         self._people: ProcessCache[int, dict[int, bool]] = ProcessCache(MAX_PEOPLE, seconds=TRUSTED_SECONDS)
@@ -250,7 +249,7 @@ class WrittenLines:
         return not self.others(one.user, one.hashes)
 
     def others(self, user: int, lines: Mapping[int, bool]) -> dict[int, bool]:
-        """Return the lines that are not known to be written."""
+        """Return the lines that may still have to be written."""
         known = self._people.get(user) or {}
         return {line: is_quote for line, is_quote in lines.items() if line not in known or known[line] > is_quote}
 
@@ -326,7 +325,7 @@ waiting = WriteBuffer("served-lines", write, soon=True)
 # Raw SQL, because most appends run it: the ORM takes longer to compile the query than PostgreSQL takes to run it.
 _SERVED_SQL = "SELECT hash, is_quote FROM moments_app_servedline WHERE user_id = %s AND hash = ANY(%s::bigint[])"
 LINES = 5_000  # maximum lines of a turn to compare; no context has more
-LIKELY = "served lines"  # the note of a message with lines that may have been served
+LIKELY = "served lines"  # the key in a message's `notes` for lines that may have been served
 COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns never become memory
 
 
@@ -346,7 +345,7 @@ def compare_lines(messages: Iterable[NewMessage]) -> None:
 
 
 def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
-    """Record which lines of new turns were served before. If none is likely to be, run no statement."""
+    """Record which lines of new turns were served before. Run no query if `compare_lines` found no candidates."""
     likely = [(turn, lines) for turn in messages if (lines := turn.notes.get(LIKELY))]
     known = _served(session, {line.hash for _, own in likely for line in own[:LINES]}) if likely else {}
     if known:
@@ -355,14 +354,14 @@ def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
 
 
 def _text(turn: Message | NewMessage) -> str:
-    """Return the text of a turn as engines receive it: for a tool's result without text, its payload."""
+    """Return the text of a turn as engines receive it. For a tool result without text, this is its payload."""
     if turn.role == Message.Role.TOOL and not turn.content and turn.payload is not None:
         return json.dumps(turn.payload, sort_keys=True)  # the database doesn't keep the order of keys
     return turn.content
 
 
 def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
-    """Return those of the hashes that were served to the person of a session, and whether each is only a quote."""
+    """Return which of the hashes were served to the session's person, with whether each is only a quote."""
     waiting = unsaved_hashes(session.user_id)
     with connection.cursor() as cursor:
         cursor.execute(_SERVED_SQL, [session.user_id, array_of(hashes)])
@@ -388,18 +387,16 @@ def _own_text(turn: Message, lines: Sequence[TextLine], places: list[int]) -> Ow
 
 
 def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return turns as engines read them: corrected, and without platform text.
+    """Return turns as engines read them: corrected, and without platform text. Uses two statements.
 
-    Turns that consist of platform text are left out.
-
-    Uses two statements.
+    Turns that consist only of platform text are left out.
     """
     both = zip(turns, blank_platform_text(turns), strict=True)
     return [left for turn, left in both if left is turn or left.content]
 
 
 def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return corrected turns without platform text. A turn that consists of platform text stays, blank."""
+    """Return corrected turns without platform text. Turns that consist only of platform text become blank."""
     if not turns:
         return []
     places = {(own.session_id, own.sequence): own.places for own in _of(turns)}
@@ -427,6 +424,6 @@ def _without(turn: Message, places: Mapping[tuple[int, int], list[int] | None]) 
 
 
 def is_only_platform_text() -> Exists:
-    """Return the condition that a message consists of platform text."""
+    """Return a condition for messages that consist only of platform text."""
     at = {"user_id": OuterRef("user_id"), "session_id": OuterRef("session_id"), "sequence": OuterRef("sequence")}
     return Exists(OwnText.objects.filter(**at, places__isnull=True))

@@ -13,16 +13,16 @@ from moments_app.models.correction import reading
 from sessions_app import lexemes
 
 MIN_SHARED_WORDS = 0.7  # minimum share of a fact's words in a sentence that says the same thing
-MIN_WORDS = 2  # sentences of a fact with fewer words must match exactly
+MIN_WORDS = 2  # if a sentence of a fact has fewer words, it must match exactly
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?[+#]*")
 _SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|(?=\n)|$)\s*")
-# A sentence of a list, with an optional list marker and date before it, or a date after it.
+# Matches a sentence with an optional list marker and date before it, or a date after it.
 _FRAMED = re.compile(
     r"(?P<mark>(?:- )?(?:\[\d{4}-\d\d-\d\d\] |\d{4}-\d\d-\d\d: )?).*?(?P<end>(?P<day> \(\d{4}-\d\d-\d\d\))?\s*)",
     re.DOTALL,
 )
 _NO_NAMES = (HOME, WORK, AGE, RELATIONSHIP)
-_WRITERS = frozenset("user assist".split())  # stems for speakers
+_WRITERS = frozenset("user assist".split())  # stems of "user" and "assistant", which name the speaker
 _NAME = re.compile(r"\b(?:[A-Z]|[^\W_]*\d[^\W_]*[^\W\d_])[\w'’-]*|\b[^\W\d_]+\d\w*")
 _PARTICULAR = re.compile(r"[A-Z\d]")  # the start of a name or a number
 _STANDS_FOR_SOMEBODY = re.compile(r"\b(?:I|me|my|we|us|our|he|his|she|her|they|their)\b", re.IGNORECASE)
@@ -33,8 +33,8 @@ class Rewording:
     """A fact's text before and after.
 
     Args:
-        after: the new text. Blank if the fact was ended or withdrawn.
-        fact: the whole old text, if `before` is one of its sentences. It names the people whom the sentence is about.
+        after: The new text. Blank if the fact was ended or withdrawn.
+        fact: The fact's whole old text, if `before` is only one sentence of it. Needed for the names that it contains.
         replaces_names: whether a new name also replaces the old one in sentences that say something else.
     """
 
@@ -98,7 +98,7 @@ class Rewording:
     def _is_said_in(self, text: str) -> bool:
         if self._differs_in_marks(text):
             return False
-        # Uses the languages of the fact, because one more word can change the language that is guessed for a sentence.
+        # Use the fact's languages for both, because a single word can change the detected language of a sentence.
         languages = lexemes.likely_languages(self.fact or self.before)
         own = lexemes.stems_in(self.before, languages) - _WRITERS
         if self.fact and len(own) < MIN_WORDS:
@@ -133,7 +133,7 @@ class Rewording:
         if not (same or self.is_name):
             return sentence
         for old, new in self.words:
-            if reading(sentence, new, "") == sentence:  # otherwise it is already replaced
+            if reading(sentence, new, "") == sentence:  # otherwise, the word is already replaced
                 sentence = reading(sentence, old, new)
         return sentence
 
@@ -154,7 +154,7 @@ def sentences_of(text: str) -> list[str]:
 
 
 def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each removed sentence with its replacement: a sentence, all remaining sentences, or nothing."""
+    """Yield each removed sentence with its replacement, which may be blank. The last one gets all that remain."""
     for tag, first, last, start, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         gone, come = old[first:last], list(new[start:stop])
         for sentence in gone if tag != "equal" else ():

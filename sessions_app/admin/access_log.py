@@ -27,7 +27,7 @@ class Reading:
 
 
 def people_of(row: Model) -> Collection[int]:
-    """Return the primary key of a row's person. Empty if the row has none."""
+    """Return the primary key of a row's person, as a collection that is empty if the row has no person."""
     if isinstance(row, UserProfile):
         return (row.pk,)
     person = row.user_pk if isinstance(row, Event) else _person_of(row)
@@ -43,14 +43,14 @@ def _person_of(row: Model) -> int | None:
 
 
 def note_reading(request: HttpRequest, page: str, people: Iterable[int]) -> None:
-    """Record whose data a page shows. The middleware logs it. The name of a page replaces that of a form on it."""
+    """Record whose data a page shows, for the middleware to log. A later call replaces the name of the page."""
     reading: Reading = request.__dict__.setdefault("reading", Reading())
     reading.page = page
     reading.people.update(people)
 
 
 class ReadingMiddleware(MiddlewareMixin):
-    """Logs whose data a page shows before the page is returned."""
+    """Logs the people whose data a page shows, before the page is returned."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         reading: Reading | None = getattr(request, "reading", None)

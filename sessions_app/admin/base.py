@@ -150,7 +150,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return (self.found(request, queryset, term) if term else queryset), False
 
     def found(self, request: HttpRequest, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the rows that a search finds."""
         if self.search_prefixes:
             return prefix_search(rows, term, *self.search_prefixes)
         found: QuerySet[Any] = super().get_search_results(request, rows, term)[0]
@@ -202,7 +201,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return super().get_changelist_instance(request)
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return further data for the template of the list."""
+        """Return additional context for the list's template."""
         return {}
 
     def _listed(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
@@ -333,7 +332,7 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
 
 
 def found_by(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows that any of several queries finds, at most the newest `FOUND` of each.
+    """Return the rows found by any of several queries, limited to the newest `FOUND` rows of each query.
 
     Separate queries use indexes. A single query with OR across tables would read all rows.
     """

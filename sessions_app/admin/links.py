@@ -91,7 +91,7 @@ def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> Safe
 
 
 def _cut(text: str, first: int, most: int) -> tuple[int, int]:
-    """Return the start and end of the excerpt to show. The excerpt starts at the start of a word."""
+    """Return the start and end of the excerpt to show. The excerpt starts with a whole word."""
     if not most or len(text) <= most:
         return 0, len(text)
     start = text.rfind(" ", 0, max(first - AROUND, 0)) + 1

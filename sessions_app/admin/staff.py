@@ -29,8 +29,6 @@ ROLE_CHOICES = [(role.name, role.name) for role in ROLES]
 
 
 class InviteForm(forms.Form):
-    """The name and role of the invited person."""
-
     username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
     email = forms.EmailField(required=False)
     role = forms.ChoiceField(choices=ROLE_CHOICES)
@@ -38,8 +36,6 @@ class InviteForm(forms.Form):
 
 
 class RoleForm(forms.Form):
-    """The new role of a login."""
-
     role = forms.ChoiceField(choices=ROLE_CHOICES)
 
 

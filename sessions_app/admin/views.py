@@ -29,7 +29,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 def actor_of(request: HttpRequest) -> str:
-    """Return the operator's name, as jobs and the event log store it."""
+    """Return the operator's name as an actor, as stored in jobs and events."""
     return f"operator:{request.user.get_username()}"
 
 
@@ -183,7 +183,6 @@ class RowAction(RowView[Row]):
     permission = "change"
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Change the row, and redirect to the URL that `change` returns."""
         return HttpResponseRedirect(self.change(self.row))
 
     def change(self, row: Row) -> str:
@@ -192,7 +191,6 @@ class RowAction(RowView[Row]):
 
     @classmethod
     def change_each(cls, admin: Any, request: HttpRequest, rows: QuerySet[Row]) -> None:
-        """Change rows, newest first."""
         view = cls(admin=admin)
         view.setup(request)
         for row in rows.order_by("-pk"):

@@ -24,7 +24,7 @@ from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.process_cache import VERIFIED, ProcessCache, hash_of
 
 SECONDS = FRESH  # entries also record whether custom limits exist, so they expire with the cached limits
-MOST = 10_000  # keys
+MOST = 10_000  # maximum cached keys
 NOT_VALID = "The API key is not valid. It may be expired or revoked."
 
 # The check doesn't compare scopes, because a key's scopes can't be changed. If the key is no longer valid, the division

@@ -58,7 +58,7 @@ class RefusalHandler(ExceptionHandler):
         return headers
 
     def report_exception(self, exc: APIException, response: Response) -> None:
-        """Log database errors in one line, and our own errors with their traceback."""
+        """Log server errors with their traceback, except database errors, which `Unavailable` logs in one line."""
         if not isinstance(self.exc, OperationalError):
             super().report_exception(exc, response)
 

@@ -74,7 +74,6 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     @cached_property
     def _has_cross_field_rules(self) -> bool:
-        """Return whether a validator concerns several fields."""
         return bool(self.validators) or type(self).validate is not serializers.Serializer.validate
 
     @cached_property
@@ -91,7 +90,7 @@ class StrictSerializer(serializers.Serializer[Any]):
             )
         try:
             return self._accepted(data)
-        # The error of one field; DRF's method reports the errors of all.
+        # This is the error of a single field. DRF's method reports the errors of all fields.
         except (serializers.ValidationError, DjangoValidationError):
             return super().to_internal_value(data)
 
@@ -132,7 +131,7 @@ def _validator(serializer: type[StrictSerializer], is_text: bool) -> StrictSeria
 
 
 class EncodableValidator(ProhibitSurrogateCharactersValidator):
-    """Checks characters one by one only if the text can't be encoded, which is faster."""
+    """Tries to encode the text, which is fast. Checks the characters one by one only if that fails."""
 
     def __call__(self, value: Any) -> None:
         if not _encodable(str(value)):
@@ -176,7 +175,7 @@ class TextField(Patterned, serializers.CharField):
 
     @cached_property
     def _has_usual_validators(self) -> bool:
-        """Return whether the validators only check the length and whether the text can be stored."""
+        """Return whether all validators are of the kinds that `run_validators` can skip."""
         usual = (EncodableValidator, MaxLengthValidator, ProhibitNullCharactersValidator)
         return all(type(validator) in usual for validator in self.validators)
 
@@ -344,7 +343,7 @@ def _encodable(text: str) -> bool:
 
 
 class AsOfField(Patterned, serializers.CharField):
-    """A time with its offset, or a date, which stands for its end in UTC."""
+    """A time with a UTC offset, or a date, which means the end of that day in UTC."""
 
     pattern = rf"({TIME})|^{DATE}$"
     default_error_messages = {

@@ -1,6 +1,6 @@
 """JSON in request and response bodies.
 
-The parser is stricter than DRF's. The renderer and the content negotiation do what DRF's do, but faster.
+The parser is stricter than DRF's. The renderer and the content negotiation work like DRF's, but faster.
 """
 
 import json
@@ -50,7 +50,7 @@ class StrictJSONParser(BaseParser):
 
 
 class QuickJSONRenderer(JSONRenderer):
-    """DRF's renderer with a faster encoder. It leaves types that it doesn't know to DRF's encoder."""
+    """DRF's renderer with a faster encoder. Types that this encoder doesn't support are passed to DRF's encoder."""
 
     def render(
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Limits that apply before a request reaches a view: the body's size, and the time that it may use the database."""
+"""Limits of requests: the size of the body, how long the database may be used, and the daily limits of keys."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from sessions_app.database.statement_timeouts import Kind, Unavailable, serving
 
 
 class BodyLimitMiddleware(MiddlewareMixin):
-    """Rejects bodies that exceed `API_MAX_BODY_BYTES` or have no declared length, with any web server."""
+    """Rejects bodies that exceed `API_MAX_BODY_BYTES`, and chunked bodies, whose length isn't declared."""
 
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
         if not request.path.startswith(API_PREFIX):

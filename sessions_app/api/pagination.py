@@ -1,4 +1,4 @@
-"""Pages of lists: `{<things>, total, has_more}`. The name of the things is the last part of the list's path."""
+"""Pagination of lists: `{<things>, total, has_more}`. The key `<things>` is the last part of the list's path."""
 
 from typing import Any
 
@@ -26,12 +26,12 @@ class PageQuery(AnyPageQuery, PersonQuery):
 
 
 class RowPagination(BasePagination):
-    """Pages with the parameters `limit` and `offset`, or after the row in `after`.
+    """Paginates by `limit`, and by `offset` or `after`, which identifies the last row of the previous page.
 
     The viewset has validated the parameters. A list that accepts `after` needs an index for its order.
 
     Attributes:
-        things: The name of the rows in the response.
+        things: The key of the rows in the response.
     """
 
     things: str
@@ -76,5 +76,5 @@ def following(rows: QuerySet[Any], last: Model) -> QuerySet[Any]:
 
 
 def things_at(path: str) -> str:
-    """Return the name of the things in a list: the last part of its path."""
+    """Return the key of the rows in a list's response, which is the last part of its path."""
     return path.rpartition("/")[2]

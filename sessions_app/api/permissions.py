@@ -99,7 +99,7 @@ class IsServiceKey(BasePermission):
 
 
 def require_scope(request: Request, scope: str) -> None:
-    """Raise PermissionDenied if the key lacks a scope that is higher than that of the method."""
+    """Raise PermissionDenied if the key lacks this scope. For actions that sometimes need a higher scope."""
     if not key_of(request).allows(scope):
         raise PermissionDenied(_needs(scope))
 

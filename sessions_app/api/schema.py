@@ -134,7 +134,7 @@ class Schema(AutoSchema):
     view: Any  # an `ApiViewSet`
 
     def get_operation_id(self) -> str:
-        """Return the resource and the verb, such as `sessions_get`."""
+        """Return the operation's id: the resource and the verb, such as `sessions_get`."""
         action: str = self.view.action
         return f"{self.view.basename}_{_VERBS.get(action, action)}"
 
@@ -268,7 +268,7 @@ def operations(description: Described) -> Iterator[tuple[str, str, Described]]:
 
 
 def for_services(description: Described) -> Described:
-    """Return the schema for service keys. They must name the person, which is optional for other keys."""
+    """Return the schema for service keys, where `user_id` is required. It is optional for users' keys."""
     told = deepcopy(description)
     schemas = told["components"]["schemas"]
     for _, _, operation in operations(told):

@@ -38,7 +38,7 @@ class KeyRateThrottle(SimpleRateThrottle):
         return f"{settings.API_RATE}/s"
 
     def get_cache_key(self, request: Request, view: Any) -> str | None:
-        """Return the cache key of the API key's calls. None, which turns throttling off, for pages that need no key."""
+        """Return the cache key of the API key's calls, or None to allow the request if it needs no API key."""
         return f"throttle:{request.auth.pk}" if request.auth else None
 
 
@@ -46,7 +46,6 @@ class DailyLimits(BaseThrottle):
     """Counts a call for its key, and rejects it if a daily limit is reached."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        """Count the call. Raise LimitReached if it exceeds a limit."""
         if request.auth:
             current_call().begin(key_of(request))
         return True

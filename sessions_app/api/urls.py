@@ -8,7 +8,7 @@ from sessions_app.api.viewsets import api_router
 
 
 class PublicIdConverter(StringConverter):
-    """Matches an id like `PublicIdField`, at any length. The view reports an id that is too long."""
+    """Matches ids that `PublicIdField` accepts, but of any length. The view rejects ids that are too long."""
 
     regex = r"(?!\.{1,2}(?:/|\Z))[^/\x00]+"
 

@@ -101,7 +101,7 @@ class ApiViewSet(GenericViewSet[M]):
         return self.response
 
     def validate(self) -> None:
-        """Validate the input and the ids in the URL. Raise ValidationError, also if they name different people."""
+        """Validate the input and the ids in the URL. Raise ValidationError if one is invalid or the user_ids differ."""
         _check_ids(self.kwargs)
         serializer, in_body = self.get_input_class(), self.request.method in ("POST", "PATCH")
         data = self.request.data if in_body and serializer else self.request.query_params.dict()
@@ -120,7 +120,6 @@ class ApiViewSet(GenericViewSet[M]):
         return False
 
     def acting(self) -> AbstractContextManager[None]:
-        """Return the context in which the action runs."""
         return nullcontext()
 
     def get_input_class(self) -> type[StrictSerializer] | None:
@@ -150,7 +149,7 @@ class ApiViewSet(GenericViewSet[M]):
 
     @property
     def actor(self) -> str:
-        """The API key as an actor, as jobs and the event log store it."""
+        """The name of the API key as an actor, as stored in jobs and events."""
         return key_of(self.request).actor
 
     @property
@@ -218,7 +217,7 @@ class PersonViewSet(ApiViewSet[M]):
 
 
 def one_or_404(rows: QuerySet[M], **named: Any) -> M:
-    """Return the row with this id. Raise NotFound if it doesn't exist, or is another person's."""
+    """Return the row with this id. Raise NotFound if it doesn't exist, or belongs to another person."""
     try:
         return rows.get(**named)
     except ObjectDoesNotExist:
@@ -226,7 +225,7 @@ def one_or_404(rows: QuerySet[M], **named: Any) -> M:
 
 
 def session_or_404(person: UserProfile | None, session_id: str) -> Session:
-    """Return this person's session. Raise NotFound if it doesn't exist, or is another person's."""
+    """Return this person's session. Raise NotFound if it doesn't exist, or belongs to another person."""
     session = Session.objects.of_person(person, session_id) if person else None
     if session is None:
         raise NotFound
@@ -234,7 +233,7 @@ def session_or_404(person: UserProfile | None, session_id: str) -> Session:
 
 
 def update(row: Model, values: dict[str, Any]) -> None:
-    """Lock the row, set and save the fields, and `updated_at` if the row has it. Raise NotFound if it was deleted."""
+    """Lock the row, and save the values, and `updated_at` if there is one. Raise NotFound if the row was deleted."""
     if not type(row)._base_manager.select_for_update(no_key=True).filter(pk=row.pk).exists():
         raise NotFound
     for name, value in values.items():

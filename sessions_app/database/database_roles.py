@@ -1,15 +1,15 @@
-"""The database roles of the processes, and how a transaction takes another role than that of its login.
+"""The database roles of the processes, and how a transaction switches to a role other than that of its login.
 
 None of the roles owns a table or is a superuser, so row-level security applies to all:
 
 - `memory_web` is the role of a web process until it knows the person that a request acts for. It reads keys and limits,
-  and the profile of a person whom it names, but no other personal data.
+  and the one profile that the process specifies, but no other personal data.
 - `memory_admin` is for operators' pages, and for requests that concern several people.
 - `memory_worker` is the role of a worker. It sees all rows, except logins.
 
-For one person, a web process takes `memory_request` (`row_security.py`). For an operator who is limited to some
-applications, it takes `memory_operator` (`limited_operators.py`). The first message of a transaction sets its role
-(`first_statement.py`).
+For one person, a web process switches to `memory_request` (`row_security.py`). For an operator who is limited to some
+applications, it switches to `memory_operator` (`limited_operators.py`). The first message of a transaction sets the
+role (`first_statement.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class Role:
     role: str
 
     def taken(self) -> str:
-        """Return the SQL that takes the role for the rest of a transaction."""
+        """Return the SQL that sets the role for the rest of a transaction."""
         return f"SET LOCAL ROLE {self.role}; "
 
 
@@ -42,13 +42,13 @@ _role: ContextVar[Role | None] = ContextVar("role", default=None)
 
 
 def current_role() -> Role | None:
-    """Return the role that new transactions take, or None for the role of the login."""
+    """Return the role of new transactions. None means the role of the login."""
     return _role.get()
 
 
 @contextmanager
 def taking(role: Role | None) -> Iterator[None]:
-    """Run the block's transactions in a role. None is the role of the login."""
+    """Run the block's transactions in a role. None means the role of the login."""
     outer = _role.set(role)
     try:
         yield
@@ -64,7 +64,7 @@ def as_background_writer() -> Iterator[None]:
 
 
 class RoleTaken(first_statement.Provider):
-    """Makes a transaction take its role in its first message."""
+    """Sets a transaction's role in its first message."""
 
     def before(self, *, begins: bool) -> str:
         role = _role.get()
@@ -78,7 +78,7 @@ _ROLES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
 # --- privileges ---
 
 LOGINS = "^(auth|otp)_"  # tables of logins and their second factors
-# In SQL: whether a profile is the one that a web process has named. The process then takes the role for this person.
+# An SQL condition for the profile that a web process has specified. The process then switches to this person's role.
 _NAMED = (
     "user_id = current_setting('memory.named', true) "
     "AND application_id = NULLIF(current_setting('memory.named_in', true), '')::bigint"
@@ -97,7 +97,7 @@ _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
 _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner, 'USAGE')"
 
-# Each query returns the missing grants for all existing tables, so migrations that create a table don't need any.
+# Each query returns the missing grants for all existing tables, so migrations that create tables need none.
 # Existing grants are not repeated, because this would disturb running processes.
 _TABLES = f"""
     SELECT format('GRANT SELECT, INSERT, UPDATE, DELETE ON %%I TO %%I', relname, role)
@@ -151,7 +151,7 @@ _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for roles that log in
 
 
 def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
-    """Yield the statements that grant missing privileges. None if the roles don't exist yet."""
+    """Yield the statements that grant missing privileges, or nothing if the roles don't exist yet."""
     taken = [(role, member) for member, roles in _MAY_TAKE.items() for role in roles]
     values: dict[str, Any] = {
         "all": list(_ROLES),
@@ -171,7 +171,7 @@ def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
 
 
 def grant_privileges(**_: Any) -> None:
-    """Grant the roles their privileges, and memberships as far as the tables' owner may."""
+    """Grant the roles their privileges, and the memberships that the tables' owner is allowed to grant."""
     with transaction.atomic(), connection.cursor() as cursor:
         for statement in list(missing()):
             cursor.execute(statement)
@@ -202,7 +202,7 @@ def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
 
 
 def create_roles() -> None:
-    """Create missing roles, if the login may. `grant_privileges` grants their memberships."""
+    """Create missing roles if the login is allowed to. `grant_privileges` grants their memberships."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolname FROM pg_roles")
         there = {name for (name,) in cursor.fetchall()}

@@ -1,7 +1,7 @@
-"""Write buffered records in the background, many at a time, so requests don't wait for it.
+"""Write buffered items in the background, many at a time, so requests don't wait for these writes.
 
 In each web process, a thread writes the buffer one second after its first item. If the database is down, items stay in
-the buffer. If the process is killed, its buffer is lost, so use this only for records of reads.
+the buffer. If the process is killed, its buffer is lost, so only use this for data that may be lost.
 """
 
 import atexit
@@ -78,7 +78,7 @@ class WriteBuffer(Generic[T]):
         if not self._writing:
             return
         try:
-            with as_background_writer(), transaction.atomic():  # items belong to many people
+            with as_background_writer(), transaction.atomic():  # no person's role could write items of many people
                 self._write(self._writing)
             self._is_away = False
         except AWAY as error:

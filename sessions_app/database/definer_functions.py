@@ -6,8 +6,8 @@ Without these rules, a role that may call such a function could gain the privile
 - Its owner is `memory_functions`, which can't log in, isn't a superuser, and may use only the columns in `_NEEDED`.
 - No other role may create temporary objects, or anything in the schema `public`.
 
-The tables' owner keeps `index_vectors`, which creates indexes. If other servers store rows, `memory_functions` may log
-in, because the functions connect to these servers as their owner.
+The tables' owner still owns `index_vectors`, which creates indexes. If other servers store rows, `memory_functions` may
+log in, because the functions connect to these servers as their owner.
 
 `migrate` enforces these rules as far as its login may. `verify` and `check --deploy` report the rest.
 """

@@ -1,7 +1,7 @@
-"""SQL that is sent in the same message as a statement, to save a round trip.
+"""Send additional SQL in the same message as a statement, to save a round trip.
 
-Before each statement, providers return SQL. `SessionsAppConfig` registers the providers. Their settings apply until the
-end of the transaction, so a pooler can reuse the connection for other processes.
+Providers return the SQL before each statement. `SessionsAppConfig` registers them. All settings in the SQL end with the
+transaction, so a pooler can reuse the connection for other processes.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Provider:
         """Called when the database has executed the SQL from `before`."""
 
     def failed(self, error: DatabaseError) -> None:
-        """Called when a statement failed that was sent with SQL from `before`. May raise another error instead."""
+        """Called when a statement sent with SQL from `before` has failed. May raise another error instead."""
 
 
 _providers: list[Provider] = []

@@ -1,8 +1,8 @@
 """Make `migrate` resumable. If it is killed, the next run continues.
 
-If a migration has deferred SQL, such as the foreign keys of a new table, Django records it only after its transaction.
-If `migrate` is killed in between, the next run tries to create existing tables. This module runs deferred SQL as the
-last operation of each migration, so Django records the migration within the transaction.
+If a migration has deferred SQL, such as the foreign keys of a new table, Django records the migration only after its
+transaction. If `migrate` is killed in between, the next run tries to create existing tables. This module runs deferred
+SQL as the last operation of each migration, so Django records the migration within the transaction.
 
 A migration with `atomic = False` has no transaction. If `migrate` is killed, its operations run again, so each of them
 must be repeatable (docs/contributing.md).
@@ -71,7 +71,7 @@ def make_resumable(plan: Sequence[tuple[Migration, bool]], **_: Any) -> None:
     """Make each migration of the plan resumable. Receives the signal `pre_migrate`.
 
     Args:
-        plan: The migrations, each with whether it is to be reversed.
+        plan: Pairs of a migration and whether it is to be reversed.
     """
     for migration, is_unapplied in plan:
         if not is_unapplied:

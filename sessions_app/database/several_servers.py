@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Reader(Protocol):
-    """Reads from another server with the same rows."""
+    """Runs reads on a replica."""
 
     def from_replica(self, request: HttpRequest, read: Callable[[], T]) -> T: ...
     def from_replica_as_of_now(self, read: Callable[[], T]) -> T: ...
@@ -32,7 +32,7 @@ def set_reader(reader: Reader) -> None:
 
 
 def read_for_page(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return a page, or its data. `read` may be called twice. Others' changes of the last minute may be missing."""
+    """Return a page, or its data. `read` may be called twice. Changes by others in the last minute may be missing."""
     return _readers[0].from_replica(request, read) if _readers else read()
 
 

@@ -123,8 +123,8 @@ def insert_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
     """Insert rows of one table with one statement. Skip rows that violate a unique constraint.
 
     Args:
-        instances: The rows. If two violate a constraint with each other, the first is added.
-        named_by: A field whose value is different in each new row.
+        instances: The rows. If two of them conflict with each other, the first one is added.
+        named_by: A field that has a different value in each row.
 
     Returns:
         The rows that this call added, in the same order. They have their primary keys.
@@ -155,7 +155,7 @@ def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list
 
 
 def insert_raw(instances: Sequence[Model]) -> None:
-    """Insert rows of one table with their own times, including those that Django would set itself.
+    """Insert rows of one table, with their own values for times that Django usually sets itself.
 
     The instances get their primary keys. No signal is sent.
     """
@@ -189,9 +189,9 @@ def insert_missing_as_they_are(instances: Sequence[Model]) -> None:
 def copy_rows(instances: Sequence[Model]) -> None:
     """Insert rows of one table. Sets no primary keys, and sends no signals.
 
-    Uses COPY, which is several times as fast as INSERT. PostgreSQL rejects COPY if row-level security limits the role.
-    In this case, use `bulk_create`. The caller must have executed a statement in the transaction, because COPY skips
-    the SQL that sets up a transaction (`first_statement.py`).
+    Uses COPY, which is several times as fast as INSERT, or `bulk_create` if row-level security limits the role, because
+    PostgreSQL then rejects COPY. The caller must have executed a statement in the transaction, because COPY skips the
+    SQL that sets up a transaction (`first_statement.py`).
     """
     model = type(instances[0])
     if _is_limited(model):

@@ -37,7 +37,7 @@ class Kind(Enum):
 
 
 class Deadline:
-    """The time, in some seconds, at which a request ends with 503."""
+    """The time at which a request ends with 503, given in seconds from now."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
@@ -89,7 +89,7 @@ def limited(kind: Kind) -> Iterator[None]:
 
 @contextmanager
 def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
-    """Run a request in the block, with limited use of the database, in `role` until the person is known."""
+    """Run the block as a request of this kind: with its timeouts, and in `role` until the person is known."""
     with limited(kind), taking(role):
         yield
 
@@ -135,7 +135,7 @@ def _tenths(seconds: float) -> float:
 
 
 def set_local(seconds: Mapping[str, float]) -> str:
-    """Return the statements that set a transaction's timeouts. Takes the return value of `_limits`."""
+    """Return the statements that set timeouts for a transaction, given in seconds by PostgreSQL's names."""
     return "".join(f"SET LOCAL {name} = {value * 1000:.0f}; " for name, value in seconds.items())
 
 

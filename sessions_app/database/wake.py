@@ -78,7 +78,7 @@ class NotificationListener:
     """Waits for notifications on this process's database connection.
 
     Args:
-        interrupt: A file descriptor. When it becomes readable, the wait ends too.
+        interrupt: A file descriptor that ends the wait when it becomes readable.
     """
 
     def __init__(self, *channels: Channel, interrupt: int | None = None) -> None:

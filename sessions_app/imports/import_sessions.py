@@ -59,7 +59,7 @@ class Statement:
 
     Args:
         source: The system's name, with the prefix `import:`.
-        user_id, agent_id: The person and the agent. A blank agent is the default one.
+        user_id, agent_id: The person and the agent. A blank agent means the default agent.
         said_at: When the system learned it.
         valid_from, valid_until: When it was true. None if unknown.
         ended_at: When the system learned that it was no longer true.
@@ -279,7 +279,7 @@ def by_external_ids(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, st
 
 
 def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[list[Record], list[Rejected]]:
-    """Reject records whose `external_id` belongs to a message with different content. Return the others first.
+    """Return the records to import, and those whose `external_id` belongs to a message with different content.
 
     Args:
         batch, hashes: The records of one session, and the hashes of their content.

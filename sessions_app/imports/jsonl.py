@@ -32,7 +32,7 @@ def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
     """Yield the messages. A message without an `external_id` gets one from its position in its session.
 
     Raises:
-        CannotImport: An owner was given, although each line names its own.
+        CannotImport: An owner was given, but each line of this format contains its own.
     """
     if owner != Owner():
         raise CannotImport("Each line of this format names its user and agent: leave out --user and --agent.")

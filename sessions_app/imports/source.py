@@ -1,11 +1,11 @@
 """The input of a reader: a file, and the owner of its conversations.
 
-The file has JSON lines, a JSON array, or is a zip file with such an array.
+The file contains JSON lines or a JSON array, or is a zip file that contains such an array.
 
-Only one record is in memory at a time, with at most `RECORD_MAX` characters and `VALUES_MAX` values, so the file may
-have any size, even when it is unpacked. For a record that can't be read, the source yields a `Rejected`. To read an
-array, the standard parser parses a text that grows until a value is complete. The dependencies page
-(docs/dependencies.md) says why no streaming parser is used.
+Only one record is in memory at a time, with at most `RECORD_MAX` characters and `VALUES_MAX` values, so files may have
+any size, even after they are unpacked. For a record that can't be read, the source yields a `Rejected`. Arrays are read
+with the standard parser, which is called with more and more text until a value is complete. docs/dependencies.md
+explains why no streaming parser is used.
 """
 
 import json
@@ -48,7 +48,7 @@ class Unreadable(Refusal):
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of conversations in a file that names no person or agent. A blank agent is the default one."""
+    """The owner of conversations in a file without user_id and agent_id. A blank agent means the default agent."""
 
     user_id: str = ""
     agent_id: str = ""
@@ -202,7 +202,7 @@ class _ArrayReader:
         self._stream = TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         self._text = ""
         self._at = 0
-        self._has_few_values = False  # for the text in memory
+        self._has_few_values = False  # whether the text in memory is known to be within `VALUES_MAX`
         self._decoder = json.JSONDecoder()
 
     def elements(self) -> Iterator[Any]:
@@ -253,7 +253,7 @@ class _ArrayReader:
                 raise Unreadable("It is not valid JSON, or the file is truncated.")
 
     def _end_of_values(self) -> int | None:
-        """Return the position where the text reaches the maximum number of values, or None if it doesn't."""
+        """Return the position where the text exceeds the maximum number of values, or None if it doesn't."""
         if self._has_few_values:
             return None
         most = end_of_values(self._text, VALUES_MAX, self._at)

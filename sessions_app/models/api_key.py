@@ -152,12 +152,11 @@ class ApiKey(models.Model):
 
     @property
     def actor(self) -> str:
-        """The key as an actor, as jobs and the event log store it."""
+        """The name of the key as an actor, as stored in jobs and events."""
         return f"key:{self.prefix}"
 
     @property
     def state(self) -> str:
-        """`active`, `expired` or `revoked`."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "active"
@@ -166,7 +165,7 @@ class ApiKey(models.Model):
         return self.state == "active"
 
     def revoke(self) -> bool:
-        """Revoke the key immediately and permanently. Return whether it had not been revoked before."""
+        """Revoke the key immediately and permanently. Return False if it was already revoked."""
         now = timezone.now()
         if not ApiKey.objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=now):
             return False
@@ -184,7 +183,7 @@ class ApiKey(models.Model):
         return _LEVELS[self.scope] >= _LEVELS[scope]
 
     def touch(self) -> None:
-        """Record the use, at most once a minute."""
+        """Update `last_used_at`, at most once a minute."""
         now = timezone.now()
         if self.last_used_at is None or now - self.last_used_at >= LAST_USE_RESOLUTION:
             ApiKey.objects.filter(pk=self.pk).update(last_used_at=now)

@@ -66,7 +66,7 @@ class Standing:
 
     Args:
         day: The day in UTC.
-        limits: The limits by the names of the amounts. Amounts without a limit are missing.
+        limits: The limits, keyed by the name of the amount. Contains only amounts that have a limit.
     """
 
     subject: Subject
@@ -75,12 +75,11 @@ class Standing:
     limits: Mapping[str, Number] = field(default_factory=dict)
 
     def left(self, name: str) -> Number | None:
-        """Return the remaining amount, negative if the limit is exceeded. None without a limit."""
+        """Return the remaining amount, which is negative if the limit is exceeded, or None if there is no limit."""
         limit = self.limits.get(name)
         return None if limit is None else limit - self.used.of(name)
 
     def is_used_up(self, name: str) -> bool:
-        """Return whether the limit on this amount is reached."""
         left = self.left(name)
         return left is not None and left <= 0
 
@@ -94,13 +93,11 @@ class Standing:
 
     @property
     def models_used_up(self) -> str:
-        """An error message for the limit on model calls that is reached. Blank if none is."""
+        """An error message if a limit on model calls is reached, otherwise blank."""
         return next((self.told(name) for name in ("model_calls", "usd") if self.is_used_up(name)), "")
 
 
 class LimitReached(Refusal):
-    """A daily limit is reached."""
-
     code, status = "daily_limit", 429
 
     def __init__(self, standing: Standing, name: str) -> None:

@@ -17,8 +17,8 @@ MOMENT_DELETED = "moment_deleted"
 USER_READ = "user_read"
 USER_EXPORTED = "user_exported"
 READINGS = (USER_READ, USER_EXPORTED)
-READ_EVERY = timedelta(hours=1)  # for this time, opening the same page again adds no event
-KEY_ACTOR = "key:"  # prefix of the name of an API key as an actor; the prefix of the key follows
+READ_EVERY = timedelta(hours=1)  # minimum time between two events about the same page
+KEY_ACTOR = "key:"  # an API key as an actor is this prefix, followed by the prefix of the key
 ACTORS_IN_WORDS = {"append": "new messages", "retain": "retention"}
 
 # FOR KEY SHARE waits until a running erasure is complete. Then the erased person gets no event. See

@@ -136,7 +136,9 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
 
 
 class Message(Searched):
-    """A turn or a partition event. Turns have sequences 0, 1, 2, … A partition event has that of the turn before it.
+    """A turn or a partition event. Turns have sequences 0, 1, 2, …
+
+    A partition event has the sequence of the turn before it.
 
     The row of an archived turn stays, for searches and for references from memory. Its text, payload and metadata are
     only in its archive, where pages read them. Loads, builds and counts of turns don't include archived turns.
@@ -202,7 +204,7 @@ class Message(Searched):
         "recognize a message that a client sends again.",
     )
 
-    notes: dict[str, Any]  # what receivers of `messages_received` found in a new message; not a column
+    notes: dict[str, Any]  # the results of receivers of `messages_received`; not a column
 
     SEARCHED = ("name", "content")
     DERIVED = ("said_hash",)
@@ -230,7 +232,7 @@ class Message(Searched):
             ),
             models.Index(fields=["session", "user", "sequence"], condition=Q(kind="archived"), name="message_archived"),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
-            # Takes a few kB, and hardly slows down appends. Counts by day read only the pages of those days.
+            # Uses a few kB, and hardly slows down appends. Counts by day only read the pages of these days.
             BrinIndex(fields=["arrived_at"], autosummarize=True, name="message_arrived"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="message_unindexed"),
         ]

@@ -1,4 +1,4 @@
-"""The base of tables with full-text search."""
+"""Base class of tables with full-text search."""
 
 from collections.abc import Sequence
 from typing import Any, Self, cast
@@ -52,7 +52,7 @@ class SearchedQuerySet(OfPersonQuerySet[Row]):
 
 
 class Searched(models.Model):
-    """A table with texts that full-text search finds.
+    """Base class of tables with texts for full-text search.
 
     If a row is written by SQL or by an older version of the application, a trigger reduces its `search_version`
     (`migrations/_word_search.py`), and `index_words` then indexes the row.
@@ -79,7 +79,7 @@ class Searched(models.Model):
 
 
 def source_fields(model: type[models.Model]) -> "list[models.Field[Any, Any]]":
-    """Return the columns of a table that are not derived from others."""
+    """Return the fields of a model that are not derived from other fields."""
     derived: set[str] = set()
     if issubclass(model, Searched):
         derived = {*model.DERIVED, *(field.name for field in Searched._meta.local_fields)}

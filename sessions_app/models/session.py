@@ -18,10 +18,10 @@ from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 CHECKED_EVERY = timedelta(minutes=30)  # how often all sessions are checked for pending work
-COLD_AFTER = timedelta(minutes=10)  # after this idle time, memory is formed from a few turns too
+COLD_AFTER = timedelta(minutes=10)  # after this idle time, a few turns are enough to form memory
 MIN_TURNS = 4  # minimum number of new turns for a formation or digest before the session is settled
 DIGESTED_TURNS = 8  # minimum number of live turns for a digest on request
-KEEP_RECENT = 8  # newest turns that the digest of an active session keeps live
+KEEP_RECENT = 8  # number of the newest turns that stay live after a digest of an active session
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
 _CLAIM_SQL = """
@@ -64,7 +64,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return unformed.alias(waiting=waiting).filter(waiting__gte=MIN_TURNS).order_by("last_arrived_at")
 
     def idle(self) -> Self:
-        """Return sessions without a message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES` that are not cleared."""
+        """Return uncleared sessions without a new message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES`."""
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__lt=_inactive_before(), message_count__gt=0)
 
     def quiet(self) -> Self:
@@ -99,7 +99,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def claim_archive(self, pk: int) -> "Session | None":
         """Claim the archives of a session. Until the transaction ends, no other process moves turns in or out of them.
 
-        Appends continue. An erasure of the person waits.
+        Doesn't block appends, but blocks an erasure of the person.
 
         Returns:
             The session. None if another process has claimed it, or it no longer exists.
@@ -108,7 +108,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
         return session if session and UserProfile.objects.hold([session.user_id]) else None
 
     def claim_archives(self, pks: Sequence[int]) -> "list[Session]":
-        """Claim archives like `claim_archive`, without holding the people. Return the sessions by primary key."""
+        """Claim archives like `claim_archive`, but don't block erasures. Return the sessions, ordered by key."""
         with connection.cursor() as cursor:
             cursor.execute(_CLAIM_SQL, [list(pks)])
             claimed = [pk for (pk,) in cursor]

@@ -20,19 +20,18 @@ Row = TypeVar("Row", bound=models.Model)
 PROFILE_LIST_MAX = 50
 DERIVED = ("summary", "interests", "preferred_topics")  # derived from statements about the person
 EDITED = (*DERIVED, "timezone")  # the memory app is notified of changes to these
-INDEXED_CHARS = 50_000  # of a profile's text; a tsvector is limited to a megabyte
+INDEXED_CHARS = 50_000  # maximum characters of a summary to index, because a tsvector is limited to a megabyte
 # The words of the id, which is split at punctuation, and of the summary. Queries search for prefixes of these words.
 _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())
 _SAID = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
 WORDS = SearchVector(_SAID, config="simple")
 _WORD = re.compile(r"[^\W_]+")
-# When a transaction that added a reference to a row commits, PostgreSQL takes this lock. Take it earlier. The ORM has
-# no lock this weak.
+# PostgreSQL takes this lock on a row when a transaction that added a reference to the row commits. This query takes it
+# earlier. The ORM doesn't support a lock this weak.
 _HOLD_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
 
 def validate_timezone(name: str) -> None:
-    """Raise ValidationError if the name is not an IANA time zone."""
     if name not in zoneinfo.available_timezones():
         raise ValidationError(
             "%(name)s is not an IANA time zone. Enter one such as Europe/Berlin.", params={"name": name}
@@ -78,7 +77,7 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def hold(self, pks: Collection[int]) -> set[int]:
         """Protect people from erasure until the transaction ends, without blocking anything else.
 
-        If a transaction writes rows of a person and takes other locks, it must call this first, to avoid deadlocks.
+        A transaction that writes rows of a person and acquires other locks must call this first, to avoid deadlocks.
 
         Returns:
             The primary keys of the people that exist.
@@ -88,7 +87,7 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
             return {pk for (pk,) in cursor}
 
     def is_kept(self, pk: int) -> bool:
-        """Protect a person from erasure like `hold`, without waiting. False if they are erased or being erased."""
+        """Protect a person from erasure like `hold`, without waiting. Return False if an erasure is running or done."""
         with connection.cursor() as cursor:
             cursor.execute(f"{_HOLD_SQL} SKIP LOCKED", [[pk]])
             return cursor.fetchone() is not None
@@ -167,8 +166,8 @@ def united(known: Iterable[str], new: Iterable[str]) -> list[str]:
 
 
 class OfPersonQuerySet(models.QuerySet[Row]):
-    """Rows whose `user` is the person that they belong to."""
+    """A QuerySet of rows that belong to the person in `user`."""
 
     def for_user(self, user: UserProfile | None) -> Self:
-        """Return this person's rows. None for None, rather than rows without a person."""
+        """Return the person's rows. If `user` is None, return no rows, instead of rows without a person."""
         return self.filter(user=user) if user else self.none()

@@ -24,7 +24,7 @@ from sessions_app.people.provenance import Provenance, declare
 
 
 def _of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> QuerySet[Any]:
-    """Return the rows of a person's own keys, which refer only to the key."""
+    """Return the rows that refer to one of the person's keys, but not to the person."""
     return model._base_manager.filter(key__user=user)
 
 

@@ -136,8 +136,8 @@ def _with_retries(erase: "partial[tuple[int, Erased]]") -> tuple[int, Erased]:
 
 @transaction.atomic(durable=True)
 def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Erased]:
-    # Conflicts with adding a reference to the profile. Such a transaction has committed before, or it waits, and then
-    # doesn't find the person.
+    # This lock conflicts with transactions that add a reference to the profile. They have either committed already, or
+    # they wait, and then don't find the person.
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(
@@ -204,7 +204,7 @@ def _number(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
 
 
 def _beside(user: UserProfile) -> Counter[str]:
-    """Count the rows that don't refer to the profile, as their tables declare."""
+    """Count the rows that don't refer to the profile, with the functions in the declarations of their tables."""
     counts = Counter[str]()
     for provenance in declared():
         if provenance.beside:

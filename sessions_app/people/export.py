@@ -60,7 +60,7 @@ def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[s
     """
 
     def write() -> Counter[str]:
-        file.seek(0)  # discard the output of an attempt on a replica that failed
+        file.seek(0)  # discard the output of a failed attempt on a replica
         file.truncate()
         return _write_export(user_id, file, application)
 

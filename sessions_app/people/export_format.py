@@ -1,7 +1,7 @@
 """The format of an export: a zip with a file of JSON lines for each kind of row.
 
 `export_user` and `import_user` use the same declaration of a file and its fields. A field has the type of its column,
-so an import rejects a line that the table could not store, and names the line number.
+so an import rejects a line that the table could not store, and reports the line number.
 """
 
 import uuid
@@ -44,15 +44,13 @@ class Manifest(Shape):
 
 
 class Exporting:
-    """An export in progress."""
-
     def __init__(self, user: UserProfile) -> None:
         self.user = user
         self.numbers: dict[Model, dict[int, int]] = defaultdict(dict)
         self._last: Counter[Any] = Counter()
 
     def number(self, model: Model, group: Any, pk: int) -> int:
-        """Assign the next number of its group to a row. The numbers replace primary keys, and start at 1."""
+        """Number a row within its group, starting at 1. The number replaces the row's primary key in the export."""
         self._last[model, group] += 1
         self.numbers[model][pk] = self._last[model, group]
         return self.numbers[model][pk]
@@ -74,14 +72,14 @@ class Restored:
     weight: int = 0
 
 
-# --- fields that are not simply columns ---
+# --- fields with special values ---
 
 
 class Column:
-    """A field that is not simply a column: its value differs in the file, or an import treats it differently.
+    """A field with another value in the file than in the table, or with special rules for imports.
 
     Args:
-        lookup: The lookup of its value in the table. Blank if it is the name.
+        lookup: The lookup of its value in the table. The default is the name.
     """
 
     model: Model
@@ -173,9 +171,9 @@ class File:
         name: The name of the file, without its extension.
         about: A description of the content, for the README.
         fields: The names of the fields in their order, separated by spaces.
-        columns: The fields that are not simply columns.
-        types: The types of fields that are narrower than their column.
-        missing: The values of fields that are missing in older exports.
+        columns: The fields with special values. All others have the value of the table's column.
+        types: Types that are narrower than those of the columns, by field.
+        missing: Values for fields that older exports don't have.
         former: Fields that only older exports have, separated by spaces. An import ignores them.
         order: The order of the rows.
         key: The fields that identify a row in other files.

@@ -36,12 +36,12 @@ from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, Na
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 
-LINE_MAX = 16 * MIB  # bytes; more if `MESSAGE_MAX_CHARS` is larger than usual
-USUAL_CHARS = 1_000_000  # of a message
+LINE_MAX = 16 * MIB  # maximum bytes of a line; increased if `MESSAGE_MAX_CHARS` exceeds `USUAL_CHARS`
+USUAL_CHARS = 1_000_000  # the message length that `LINE_MAX` is meant for
 CHAR_BYTES = 6  # maximum bytes of a character in JSON: \u0001
-VALUES_MAX = 500_000  # of a line
-MANIFEST_MAX = 10_000  # bytes
-MAX_ERRORS = 100  # of a line; with more errors, the message names none
+VALUES_MAX = 500_000  # maximum values of a line
+MANIFEST_MAX = 10_000  # maximum bytes
+MAX_ERRORS = 100  # if a line has more errors, the error message contains none of them
 WEIGHT_MAX = 16 * MIB  # bytes of the rows that are in memory at a time
 VALUE_BYTES = 60  # bytes that a value takes in memory in addition to its text
 
@@ -53,8 +53,6 @@ class NotAnExport(Refusal):
 
 
 class ExportFile:
-    """An open export file."""
-
     def __init__(self, path: Path, archive: ZipFile) -> None:
         self._path, self._archive = path, archive
         self.at = str(path)
@@ -161,7 +159,7 @@ class Importing:
     later: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
 
     def taken(self, model: Model, column: str, names: Collection[str]) -> set[str]:
-        """Return those of the ids that the person's rows had before this import."""
+        """Return which of the ids the person's rows already had before this import."""
         named = model._base_manager.filter(**{"user": self.user, f"{column}__in": names})
         found = {name for name in named.values_list(column, flat=True) if (name,) not in self.added[model]}
         self.there[model].update((name, True) for name in found)
@@ -266,7 +264,7 @@ class SessionOfMessage(NameOf):
 
 
 def keep_from_first_turn(importing: Importing) -> None:
-    """Set where the transcripts of added sessions start. Only turns that were deleted before the export are missing."""
+    """Set the first turn of each added session. Turns before it were deleted before the export."""
     for session in importing.sessions():
         first = session.messages.turns().aggregate(first=Min("sequence"))["first"]
         session.kept_from_sequence = session.last_sequence + 1 if first is None else first

@@ -31,7 +31,7 @@ class Provenance:
         is_rewritten: Whether a retraction rewrites rows that refer to removed rows or contain their text.
         left_alone: Why a retraction does neither.
         questions: Returns questions that check, after a retraction, that answers don't repeat the retracted text. Each
-            has the session in which to ask it, or None for any session.
+            question comes with the session to ask it in, or None for any session.
         imported: Called after an import. Queues jobs that rebuild derived data.
         erase: Removes or blanks data in rows that don't refer to the profile. Called before the other rows are deleted.
             Returns the number of blanked rows, if any.

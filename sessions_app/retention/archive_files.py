@@ -131,7 +131,7 @@ class PackedFile:
 
 
 def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
-    """Yield each turn as a line without its line end, in conversation order, with a few in memory at a time."""
+    """Yield each turn as a line without newline, in conversation order, with a few in memory at a time."""
     lines = turns.order_by("sequence").annotate(line=LINE).values_list("sequence", "line")
     after = -1
     while True:  # in pages, because a cursor would keep a transaction open while the file is written
@@ -151,7 +151,7 @@ def new_file() -> Iterator[PackedFile]:
 
 
 def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Iterator[list[bytes]]:
-    """Yield blocks of lines. A block ends with the line that reaches a number of bytes, or of lines (`most`)."""
+    """Yield blocks of lines. A block ends as soon as it has `size` bytes or `most` lines."""
     block: list[bytes] = []
     left = size
     for line in lines:
@@ -167,7 +167,7 @@ def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Ite
 def claim(user_pk: int) -> bool:
     """Claim a person's files: until the transaction ends, no other process writes or sweeps them.
 
-    The person's sessions can still be read and deleted. An erasure of the person waits.
+    Doesn't block reads and deletions of the person's sessions, but blocks an erasure of the person.
 
     Returns:
         False if another process has claimed the files, or the person no longer exists.
@@ -179,7 +179,7 @@ def claim(user_pk: int) -> bool:
 
 
 def wait_and_claim(user_pk: int) -> bool:
-    """Claim a person's files like `claim`, but wait for other processes. False if the person no longer exists."""
+    """Like `claim`, but wait for other processes. Return False if the person no longer exists."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
     return bool(UserProfile.objects.hold([user_pk]))
@@ -379,7 +379,7 @@ def _files(folder: str) -> list[str]:
 
 
 def refusal() -> str:
-    """Write, read and remove a small file. Return the error, or a blank string."""
+    """Test the storage by writing, reading and removing a small file. Return the error, or a blank string."""
     try:
         with new_file() as content:
             content.add([json.dumps({"sequence": 0}).encode()])
@@ -391,7 +391,7 @@ def refusal() -> str:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Turn the errors of any storage into an `ArchiveError` that names the file."""
+    """Convert the errors of any storage to an `ArchiveError` with the name of the file."""
     try:
         yield
     except (ArchiveError, DatabaseError):

@@ -2,7 +2,7 @@
 
 Only for the few turns that a page shows, or that memory is rebuilt from. It reads only the block of a file that
 contains a turn. If the file has just been replaced, it reads the new file. If the storage fails or hangs, a request
-continues without the text after at most `SECONDS`. A job also continues without missing texts, and is retried for them.
+continues without the text after at most `SECONDS`. A job continues without the missing texts, and is retried later.
 """
 
 import time

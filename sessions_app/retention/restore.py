@@ -19,10 +19,10 @@ LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 1_000_000  # approximate
 
 _COLUMNS = ", ".join(archive_files.COLUMNS)
-# PostgreSQL parses its own output. If the turn's row exists, only its text is restored, because the row's other columns
-# are newer than the file. Older versions removed rows when they archived turns, so these turns are inserted. If the
-# moment of such a turn was deleted, the turn has none. If the file has no arrival time, it is the present. The name of
-# the moments' table comes from the foreign key, because another app defines the table.
+# PostgreSQL parses the JSON that it has written. If a turn's row exists, only its text is restored, because its other
+# columns are newer than the file. Older versions deleted the rows of archived turns, so these turns are inserted, with
+# the present as arrival time if the file has none, and without a moment if the moment was deleted. The name of the
+# moments' table comes from the foreign key, because another app defines the table.
 _FROM_FILE = {
     "moment_id": "moment.id",
     "arrived_at": "COALESCE(turn.arrived_at, now())",
@@ -104,7 +104,7 @@ def put_back(archive: Archive) -> None:
 def _reopen(session: Session, archives: list[Archive]) -> None:
     first = archives[0].first_sequence
     session.kept_from_sequence = min(session.kept_from_sequence, first)
-    session.embedded_to = min(session.embedded_to, first - 1)  # some may have no vector
+    session.embedded_to = min(session.embedded_to, first - 1)  # some restored turns may have no vector
     session.restored_at = timezone.now()
     session.save(update_fields=["kept_from_sequence", "embedded_sequence", "restored_at"])
 

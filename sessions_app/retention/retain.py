@@ -32,7 +32,7 @@ from sessions_app.signals import turns_overdue
 ACTOR = "process:retain"
 SESSIONS_AT_ONCE = 50_000  # per page; a person's sessions on a page are processed together
 SESSIONS_TOGETHER = 50
-TURNS_TOGETHER = 2_000  # total of the sessions that are processed together; a longer session is processed alone
+TURNS_TOGETHER = 2_000  # maximum total of sessions that are processed together; a longer session is processed alone
 TAKEN_AT_ONCE = 1_000
 WRITTEN = (  # fields of an existing archive to update
     "name",
@@ -149,7 +149,7 @@ def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
 
 
 def _together(before: datetime) -> Iterator[tuple[int, list[int]]]:
-    """Yield a person, and sessions of the person to process together, by primary keys."""
+    """Yield the primary keys of a person, and of the person's sessions to process together."""
     for page in _pages(before):
         for user_pk, theirs in groupby(page, key=itemgetter(1)):
             for portion in _portions(theirs):
@@ -177,7 +177,7 @@ class RemovableTurns:
 
     Args:
         end: The sequence of the first turn that must stay.
-        is_overdue: Whether the turn at `end` is past the retention period too.
+        is_overdue: Whether the turn at `end` is also past the retention period.
     """
 
     session: Session
@@ -212,7 +212,7 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
 
 
 def _is_removable(session: Session, before: datetime) -> bool:
-    # Restored after the session was found.
+    # The session may have been restored after it was found.
     is_restored = session.restored_at is not None and session.restored_at >= before
     return not session.legal_hold and not is_restored
 
@@ -404,14 +404,14 @@ def _archive(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
 
 
 def _replace(user_pk: int, sessions: Sequence[Session], written: Sequence[tuple[MonthOfTurns, Archive]]) -> None:
-    """Record the files, and remove their texts from the table. Raise SessionChanged if a turn has changed."""
+    """Record the new files, and remove archived texts from the table. Raise SessionChanged if turns have changed."""
     _lock(sessions)
     for part, _row in written:
         if not _take_out(part.turns, MessageQuerySet.archive).equal(part.added):
             raise SessionChanged("turns changed")
     Archive.objects.bulk_create(
         [row for _part, row in written],
-        update_conflicts=True,  # the archive existed before
+        update_conflicts=True,  # the session may already have an archive of this month
         unique_fields=["session", "month"],
         update_fields=WRITTEN,
     )

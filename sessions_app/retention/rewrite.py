@@ -1,4 +1,4 @@
-"""`rewrite_archives`: rewrite archive files without deleted or restored turns.
+"""`rewrite_archives`: rewrite archive files to remove deleted or restored turns.
 
 A file is never changed. If a session is deleted, restored, or copied to another file, no row refers to its span in the
 old file anymore. If no row refers to the file, it is removed after the commit. Otherwise, a job copies the other spans
@@ -36,7 +36,7 @@ def remove_archives(user_pk: int, archives: QuerySet[Archive]) -> None:
 
 
 def let_go(user_pk: int, names: Collection[str]) -> None:
-    """Remove spans that no row refers to from files that lost archives, after this transaction commits."""
+    """After this transaction commits, remove the unused spans of these files, and files with only unused spans."""
     rows = Archive.objects.filter(user_id=user_pk, name__in=names)
     shared = set(rows.values_list("name", flat=True)) if names else set()
     if shared:
@@ -45,7 +45,7 @@ def let_go(user_pk: int, names: Collection[str]) -> None:
 
 
 def rewrite_archives(user_pk: int, names: Collection[str]) -> None:
-    """Rewrite a person's files without spans that no row refers to. Raise ArchiveError if that fails."""
+    """Rewrite a person's files to remove spans that no row refers to. Raise ArchiveError if that fails."""
     for name in names:
         while not _is_rewritten(user_pk, name):
             pass

@@ -69,7 +69,7 @@ class Offer:
 
     @transaction.atomic
     def take(self, code: str) -> TOTPDevice | None:
-        """Set up the second factor. None if the code doesn't match the key, or if the login already has one."""
+        """Set up and return the second factor, or return None if the code is wrong or the login already has one."""
         User.objects.select_for_update().get(pk=self.login.pk)
         if has_one(self.login):
             return None
@@ -124,7 +124,7 @@ def verify(request: HttpRequest, code: str) -> bool:
 
 
 def enter(request: HttpRequest, device: TOTPDevice | StaticDevice) -> None:
-    """Mark the session as verified, and change its key, so a stolen one becomes useless."""
+    """Mark the session as verified, and change the session key, so a stolen key becomes useless."""
     request.session.cycle_key()
     django_otp.login(request, device)
 

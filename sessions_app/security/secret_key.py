@@ -27,7 +27,7 @@ from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
 _ID_SALT = "sessions_app.context_ids"
-_RANDOM_BYTES = 10  # of the 16 bytes of an id; the others are the signature
+_RANDOM_BYTES = 10  # random bytes of an id; the rest of its 16 bytes is the signature
 # The bits with the variant and the version of a UUID. Version 8 leaves the other bits to the application.
 _FIXED = 0xF << 76 | 0x3 << 62
 _VERSION_8 = 0x8 << 76 | 0x2 << 62

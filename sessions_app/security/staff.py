@@ -63,7 +63,7 @@ class ChangeNotAllowed(Refusal):
 
 
 def role_of(login: User) -> str:
-    """Return the name of a login's highest role, or where else its permissions come from."""
+    """Return the name of a login's highest role, or `superuser`, or `custom permissions` if it has no role."""
     if login.is_superuser:
         return "superuser"
     groups = {group.name for group in login.groups.all()}
@@ -72,7 +72,6 @@ def role_of(login: User) -> str:
 
 
 def state_of(login: User) -> str:
-    """Return `active`, `invited` or `deactivated`."""
     if not (login.is_active and login.is_staff):
         return "deactivated"
     return "active" if login.has_usable_password() else "invited"
@@ -176,7 +175,7 @@ def _put_in(login: User, role: str) -> None:
 
 
 def _refuse_own_and_higher(login: User, by: User) -> None:
-    """Reject changes to the operator's own login, so an administrator always remains, and to higher logins."""
+    """Reject changes to the operator's own login, so an administrator always remains, and to superusers by others."""
     if login.pk == by.pk:
         raise ChangeNotAllowed("You can't change your own role or login. Ask another administrator.")
     if login.is_superuser and not by.is_superuser:

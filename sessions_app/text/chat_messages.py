@@ -31,7 +31,7 @@ class OpenAIMessage(BaseModel):
 
 
 def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
-    """Return the fields of a chat message in our API.
+    """Convert a chat message to the fields of a message in our API.
 
     Args:
         tools: Tool names by call id. This function adds the calls of the message.
@@ -88,7 +88,7 @@ def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]
 
 
 def without_data(value: Any, *, is_data: bool = False, depth: int = 0) -> Any:
-    """Return a copy with the data of pictures and files shortened and marked as such."""
+    """Return a copy in which the data of pictures and files are shortened, with a notice."""
     if depth == MAX_DEPTH:
         return value
     if isinstance(value, dict):

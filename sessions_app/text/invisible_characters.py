@@ -1,8 +1,8 @@
 """Invisible characters, which can hide instructions to models.
 
 Messages are stored unchanged. Texts for models don't contain invisible characters, and operators' pages make them
-visible. Characters that scripts and emoji need are kept, but only one in a row: joiners, directional marks, variation
-selectors, and the tags in a flag.
+visible. Joiners, directional marks and variation selectors are kept, because scripts and emoji need them, but only one
+in a row. The tags of a flag emoji are also kept.
 """
 
 import re

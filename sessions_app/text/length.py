@@ -1,4 +1,4 @@
-"""The length of texts: estimates of tokens, and functions that shorten texts.
+"""Estimate the tokens of texts, and shorten texts.
 
 Tokens are estimated, because real tokenizers need large tables. The estimate is a weighted count of the units that
 tokenizers split a text into: words, long words, digits, punctuation, and characters of other scripts. The weights were
@@ -19,7 +19,7 @@ _CAPITALS = 75  # per three capitals of a run
 _DIGITS = 150  # per three digits of a run, rounded up
 _MARK = 50
 _LINE_BREAK = 140  # a run of line breaks
-_TAB = 80  # also a carriage return
+_TAB = 80  # a tab, or a carriage return
 _INDENT = 100  # sixteen spaces
 _CONTROL = 100
 
@@ -48,7 +48,7 @@ def _kind(byte: int) -> str:
     """Return a character that represents the kind of the byte."""
     character = chr(byte)
     if byte >= 0x80:
-        return "x" if byte >= 0xC0 else "-"  # a letter without case; a sign of another script
+        return "x" if byte >= 0xC0 else "-"  # an accented letter, treated as caseless, or a sign
     if character.isalpha():
         return "a" if character.islower() else "A"
     if character.isdigit() or character in "\n ":
@@ -62,7 +62,7 @@ _NUMBERS = bytes(kind if kind in b"0123456789" else ord(" ") for kind in _KINDS)
 
 
 def estimate_tokens(text: str, payload: Any = None) -> int:
-    """Return the estimated tokens of a text, and of a payload as JSON. Rounded up; 0 for an empty text."""
+    """Return the estimated tokens of a text and its payload, rounded up. 0 for an empty text."""
     if payload is not None:
         text += "\n" + json.dumps(payload, ensure_ascii=False)
     hundredths = _of_latin(text.encode()) if text.isascii() else _of_any(text)
@@ -70,7 +70,7 @@ def estimate_tokens(text: str, payload: Any = None) -> int:
 
 
 def _of_latin(text: bytes) -> int:
-    """Return the hundredths of a token of a Latin-1 text. Accented letters and signs cost extra.
+    """Estimate a Latin-1 text, in hundredths of a token. `_of_any` adds the weights of accented letters and signs.
 
     Searches for fixed strings, which is much faster than regular expressions.
     """
@@ -93,7 +93,7 @@ def _of_latin(text: bytes) -> int:
 
 
 def _of_any(text: str) -> int:
-    """Return the hundredths of a token of a text in any script."""
+    """Estimate a text in any script, in hundredths of a token."""
     other = "".join(_NOT_ASCII.findall(text))
     latin = _BEYOND_LATIN_1.sub("\u00c0", text).encode("latin-1", "replace")
     # Don't count the question marks that replaced characters outside of Latin-1.
@@ -103,7 +103,7 @@ def _of_any(text: str) -> int:
 
 
 def _digits_of_scripts(text: str, latin: bytes, other: str) -> int:
-    """Return the number of groups of digits, except ASCII digits."""
+    """Return the number of groups of non-ASCII digits."""
     if not any(map(str.isdecimal, other)):
         return 0
     return len(_GROUP_OF_DIGITS.findall(text)) - len(_GROUP_OF_DIGITS.findall(latin.decode("latin-1")))
@@ -129,7 +129,7 @@ def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
 
 
 def cut_words(text: str, most: int) -> str:
-    """Return at most `most` words, cut at the end of a sentence if possible, otherwise at a word."""
+    """Return at most `most` words, cut at the end of a sentence if possible, otherwise between words."""
     text = " ".join(text.split())
     parts = text.split(" ")
     if len(parts) <= most:

@@ -146,7 +146,7 @@ def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WO
     Calling it again has no effect.
 
     Args:
-        most_bytes: The maximum number of bytes to index now. `index_words` indexes the rest within a minute. None: all.
+        most_bytes: The maximum number of bytes to index now, or None. `index_words` indexes the rest within a minute.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
     for message in unprocessed:  # separate loops, because both need the processor's caches
@@ -179,7 +179,7 @@ def append(
 
     Raises:
         UnknownContext: No such context was served for the session.
-        IdTaken: Names the message by its position in the batch.
+        IdTaken: An `external_id` already belongs to other content. The error contains the message's position.
     """
     if context_id:
         check_context_id(context_id, user, session_id)
@@ -197,7 +197,7 @@ def append_many(batches: Sequence[Batch]) -> list[Appended]:
         The result for each batch, in the same order.
 
     Raises:
-        IdTaken: Names the message by its position in its batch.
+        IdTaken: An `external_id` already belongs to other content. The error contains the message's position.
     """
     process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
@@ -239,7 +239,7 @@ def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | 
         known: The session's messages by `external_id`. This function adds the new messages.
 
     Raises:
-        IdTaken: Names the message by its position in the batch.
+        IdTaken: An `external_id` already belongs to other content. The error contains the message's position.
     """
     placed: list[Placed] = []
     added, now = 0, timezone.now()
@@ -263,7 +263,7 @@ def _request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[
 
 
 def _answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
-    """Return a message. If it is an answer, add the id of the context that the model received."""
+    """Return the message. If it is an answer, add the id of the context that the model received."""
     if new.role != Message.Role.ASSISTANT:
         return new
     return new.marked(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
@@ -285,7 +285,7 @@ def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, d
 
 
 def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Message]) -> dict[int, str]:
-    """Return the hashes of the messages to compare with archived ones, by their position."""
+    """Return the hashes of the messages whose `external_id` belongs to an archived message, by position."""
     if all(message.said_hash is None for message in known.values()):
         return {}
     positions = [

@@ -1,4 +1,4 @@
-"""`append_round`: add a call of a chat model to the transcript: the caller's new messages and the model's answer.
+"""`append_round`: add the new messages of a call to a chat model, and the model's answer, to the transcript.
 
 With each call, chat clients send their whole history, or the end of it, or only the newest message. They retry calls
 whose answer was lost, and edit earlier messages. The new messages are found by comparing the history with the session's
@@ -71,7 +71,7 @@ def append_round(
     """Append a round to a session in the caller's transaction. The session is created if it doesn't exist.
 
     Args:
-        sent: The caller's conversation, oldest first. Only the newest `BATCH_MAX` messages count.
+        sent: The caller's conversation, oldest first. Only the newest `BATCH_MAX` messages are used.
         answer: The model's answer, or None.
         agent_id, source: The values for a new session.
         round_id: An id that makes the call idempotent, or blank.
@@ -134,7 +134,7 @@ def _possible_answers(session: Session, begun: OpenRound) -> Iterator[Message]:
     """Yield the turns after a round that may be its answer.
 
     A later call may have added the answer as part of its history. If the round repeats an earlier one, the answer of
-    the earlier round counts too.
+    the earlier round is also possible.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
     answers = following.filter(role=Message.Role.ASSISTANT).only(*READ).order_by("sequence")

@@ -1,4 +1,4 @@
-"""`load`: read the latest boundary and the turns after it, which a client replays, or a page of the transcript.
+"""`load`: read the latest boundary and the turns after it, to replay them to a model, or a page of the transcript.
 
 No turn after the boundary is left out silently. If there are more turns than the limit, the response contains the range
 of the omitted turns, which can be read as a page.
@@ -124,9 +124,9 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
 
 
 def left_out(session: Session, first: int, last: int) -> Omitted:
-    """Describe the turns that were omitted between two sequences, inclusive.
+    """Return the number and range of the turns omitted between two sequences, inclusive.
 
-    Sequences have no gaps, so their difference is the number of turns. Retracted turns don't count, because they are
+    Sequences have no gaps, so the number follows from the two sequences. Retracted turns don't count, because they are
     never returned. If the session has retracted turns, a query counts the others.
     """
     if not session.retraction_count:
@@ -178,7 +178,8 @@ def turns_around(session: Session, sequence: int, number: int) -> list[Message]:
 
 def turn_kinds(session: Session) -> Sequence[str]:
     """Return the kinds of turns that a session may have. Each kind has its own index, so each is read separately."""
-    has_archived = session.kept_from_sequence > 0 or session.restored_at is not None  # a month may have been restored
+    # If one month was restored, other months may still be archived.
+    has_archived = session.kept_from_sequence > 0 or session.restored_at is not None
     return (Message.Kind.TURN, Message.Kind.ARCHIVED) if has_archived else (Message.Kind.TURN,)
 
 

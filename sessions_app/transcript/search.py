@@ -2,7 +2,7 @@
 
 The index stores each word together with the person (`migrations/_word_search.py`), so the search needs the people. It
 looks up the words for the people of the newest sessions. This limits the amount of data to read, but only the newest
-sessions are searched. Archived turns are found too.
+sessions are searched. The search also finds archived turns.
 """
 
 import json
@@ -19,15 +19,15 @@ from sessions_app.models import Session
 
 NEWEST = 1_000  # number of most recently active sessions to search
 PEOPLE = 50  # people per lookup, because each lookup also reads the index's unsorted end
-FEW = 10  # people per lookup at the start, because a lookup reads all their turns, and a common word needs few people
-FIRST = 100  # people at the start in lookups of FEW; the other lookups are of PEOPLE
+FEW = 10  # people per lookup at the start, because the turns of a few people suffice for a common word
+FIRST = 100  # number of people to look up FEW at a time; the others are looked up PEOPLE at a time
 MAX_TURNS = 5_000  # maximum turns to read per lookup
 MOST_READ = 40_000  # maximum turns to read in all
 MAX_SESSIONS = 100  # maximum sessions to find
 MAX_WORDS = 8  # maximum words of a query; the longest are used
 SHORT = 120  # a turn with at most this many characters is shown completely
 EXCERPT_CHARS = 4_000  # characters of a turn to choose an excerpt from
-ARCHIVED = "(archived; the transcript shows its text)"  # instead of an excerpt, because a list opens no files
+ARCHIVED = "(archived; the transcript shows its text)"  # shown instead of an excerpt, because lists open no files
 
 # Reads a few people at a time, ordered by their newest sessions, until enough turns are read.
 _SAID_SQL = """
@@ -95,7 +95,8 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mentio
     rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:NEWEST])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
     users = list(dict.fromkeys(user for _, user, _ in rows))
-    with unlimited():  # limited to sessions that the operator can see; a policy would prevent the use of the index
+    # The operator can see all of `rows`. With row-level security, the query could not use the index.
+    with unlimited():
         return dict.fromkeys(titled) | _mentions(text, [pk for pk, _, _ in rows], users)
 
 

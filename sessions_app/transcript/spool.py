@@ -22,7 +22,7 @@ from django.conf import settings
 from sessions_app.models.application import DEFAULT
 
 TAKEN = ".taken"  # the suffix of a file's name once a process starts to store its round
-EMPTY_FILE_SECONDS = 60  # after this time, a file without a record is an orphan
+EMPTY_FILE_SECONDS = 60  # minimum age of a file without a record before it is removed
 
 logger = structlog.get_logger(__name__)
 
@@ -102,7 +102,7 @@ def waiting() -> int:
 
 @contextmanager
 def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, Any]] | None]:
-    """Lock an orphan and return its records. None if another process holds it, or it no longer exists.
+    """Lock an orphan and yield its records. Yield None if another process holds it, or if it no longer exists.
 
     If the block ends without an exception, the file is removed.
 

@@ -1,8 +1,8 @@
 """Lock the sessions of an append, and store their counters and new turns. Create missing sessions.
 
 For one session, a single message to the database stores everything. It is raw SQL, because the ORM would send two
-messages, and would take longer to build them than PostgreSQL takes to execute them. For several sessions, one COPY and
-one UPDATE do.
+messages, and would take longer to build them than PostgreSQL takes to execute them. For several sessions, a COPY and
+an UPDATE store everything.
 """
 
 import json
@@ -100,7 +100,7 @@ def locked_session(wanted: NamedSession) -> Session:
 def locked_sessions(wanted: Sequence[NamedSession]) -> dict[Name, Session]:
     """Return sessions by name and lock them. Create those that don't exist."""
     by_name = {one.name: one for one in wanted}
-    if len(by_name) == 1:  # a new session needs one query less
+    if len(by_name) == 1:  # one query less for a new session
         return {name: locked_session(one) for name, one in by_name.items()}
     found: dict[Name, Session] = {}
     while by_name.keys() - found.keys():  # repeats if a session was deleted between two statements

@@ -1,4 +1,4 @@
-"""`manage.py create_roles`: print the SQL with which an administrator creates the platform's roles."""
+"""`manage.py create_roles`: print the SQL that creates the platform's roles, for an administrator to run."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py qcluster`: the workers of one host, and the queuing of scheduled tasks. Replaces django-q's command.
+"""`manage.py qcluster`: run the workers of one host, and queue scheduled tasks. Replaces django-q's command.
 
 Workers of django-q share a lock, and one that is killed while it holds the lock stops the others forever (django-q2
 issues 23 and 339). Here, this process restarts each worker, and the kernel kills the workers if this process dies.
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()
         end_as_by_ctrl_c()
-        # Start even if the database is unreachable, and wait for it as during operation.
+        # Start even if the database is unreachable. The workers then wait for it.
         with suppress(DatabaseUnavailable), database():
             refuse_other_versions()
         forks.load()

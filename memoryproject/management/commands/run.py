@@ -52,7 +52,7 @@ class Command(BaseCommand):
         parser.add_argument("--no-demo", action="store_true", help="skip the demonstration on a new site")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        die_with_parent()  # if a drill started this installation
+        die_with_parent()  # has an effect only if a drill started this process
         end_as_by_ctrl_c()
         try:
             with hold(settings.DATA_DIR, patience=PATIENCE):
@@ -108,12 +108,12 @@ class Command(BaseCommand):
             tree.end()
 
     def _warn_without_embeddings(self) -> None:
-        """Print that searches use words only, if there is no embeddings model."""
+        """Print that search is by words only, if there is no embeddings model."""
         if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
             self._say(f"Searches use words only, because {embeddings.PACKAGE} is not installed (docs/engines.md).")
 
     def _note_killed(self, left: str) -> None:
-        """Report that the previous run was killed, in the same way as the death of a child."""
+        """Report that the previous run was killed, in the same way as a child's death."""
         if left:
             sentence = f"All processes stopped when {left} exited. They are being restarted."
             self._say(sentence)
@@ -197,7 +197,7 @@ def _check_port(host: str, port: int) -> None:
 
 @contextmanager
 def _database() -> Iterator[None]:
-    """Stop the embedded database at the end, if it is used."""
+    """Stop the embedded database, if there is one, when the block ends."""
     try:
         yield
     finally:

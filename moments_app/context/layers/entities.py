@@ -1,8 +1,8 @@
 """`entities`: open tasks, goals and problems, the most relevant first.
 
-The score is the sum of three parts: how recently the entity changed (half-life seven days, counted back from the
-session's last activity, so that the clock alone changes nothing); how few links separate it from what the session or
-the query is about (1 / (1 + hops), up to two hops); and how well its words match the query's (0 to 1).
+The score is the sum of three parts: how recently the entity changed before the session's last activity, with a
+half-life of seven days; how few links separate it from an entity of the session or the query (1 / (1 + hops), up to two
+hops); and how well its words match the query's (0 to 1).
 """
 
 from collections import defaultdict
@@ -69,14 +69,13 @@ class Candidate:
     neighbours: list[int]
 
     def score(self, activity: datetime, hops: Mapping[int, int]) -> float:
-        """Return the score that the module's docstring explains. `activity` is the session's last activity."""
+        """Return the score as described in the module's docstring. `activity` is the session's last activity."""
         days = max((activity - self.updated_at).total_seconds() / 86_400, 0.0)
         recency: float = 0.5 ** (days / HALF_LIFE_DAYS)
         proximity = 1 / (1 + hops[self.pk]) if self.pk in hops else 0.0
         return recency + proximity + (self.match or 0.0)
 
     def item(self) -> Item:
-        """Return the entity as an item of a context."""
         entity = Entity(atom_id=self.entity_id, content=self.text)
         due = f" (due {self.due_at:%Y-%m-%d})" if self.due_at else ""
         body = f": {entity.body}" if entity.body else ""
@@ -84,7 +83,6 @@ class Candidate:
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the best entities, at most `MOST`."""
     candidates = _candidates(source) if source.has_entities else []
     hops = _hops(candidates)
     activity = source.session.last_activity_at
@@ -108,7 +106,7 @@ def _candidates(source: ContextInput) -> list[Candidate]:
 
 
 def _hops(candidates: Sequence[Candidate]) -> dict[int, int]:
-    """Return the number of links from each candidate to the nearest one that the session or the query is about."""
+    """Return a dict of each candidate to the number of links to the nearest entity of the session or the query."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for one in candidates:
         for other in one.neighbours:

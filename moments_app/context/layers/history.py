@@ -1,7 +1,8 @@
-"""`moments` and `summary`: what was said before the live window; and `hot_turns`: the live window, word for word.
+"""The layers `moments`, `summary` and `hot_turns`.
 
-All turns of the live window are included if they fit, otherwise the newest. The newest round is always included. A tool
-call and its results are included together or not at all. Corrected turns keep their original words and are marked.
+`moments` and `summary` cover the conversation before the live window. `hot_turns` is the live window, word for word. If
+not all of its turns fit, the newest are included. The newest round is always included. A tool call and its results are
+included together or not at all. Corrected turns keep their original words and are marked.
 """
 
 from collections.abc import Sequence
@@ -75,7 +76,6 @@ def moments_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
 
 
 def summary(source: ContextInput) -> Sequence[Item]:
-    """Return the latest completed rolling summary of the session. Failed and unfinished summaries are ignored."""
     latest = Summary.objects.latest_completed(source.session)
     if latest is None:
         return []
@@ -135,14 +135,13 @@ def hot_turns(source: ContextInput) -> Sequence[Item]:
 
 
 def _scored(item: Item, is_of_newest_round: bool) -> Item:
-    """Return one of the newest turns with its score and the reason for including it."""
     if is_of_newest_round:
         return item.marked(why="the newest round", score=1.0, is_certain=True)
     return item.marked(why="among the newest turns", score=1.0, is_certain=False)
 
 
 def _newest_round(turns: Sequence[LiveTurn]) -> int:
-    """Return the sequence where the newest round starts: the last answered user turn, otherwise the last user turn."""
+    """Return the first sequence of the newest round: the last answered user turn, or else the last user turn."""
     asked = [turn.sequence for turn in turns if turn.role == USER]
     answered = [turn.sequence for turn in turns if turn.role == ASSISTANT]
     begun = [sequence for sequence in asked if answered and sequence < answered[-1]]
@@ -150,7 +149,7 @@ def _newest_round(turns: Sequence[LiveTurn]) -> int:
 
 
 def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
-    """Return a turn as one of the older ones, with its time in the person's time zone."""
+    """Return a live turn as an item with a score of 0 and its time in the person's time zone."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     content = turn.content or ("" if turn.role == ASSISTANT else str(turn.payload or ""))
     marks = correction_marks(turn.marks) + end_marks(turn.ends, zone)
@@ -172,7 +171,7 @@ def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
 
 
 def _paired(found: Sequence[Item]) -> list[Item]:
-    """Join each result to the previous turn. Drop the calls of a turn if some of its results are missing."""
+    """Join each tool result to the turn before it. Drop the calls of a turn if some of their results are missing."""
     if not any(item.calls or item.role == TOOL for item in found):
         return [item for item in found if item.text]
     kept: list[Item] = []

@@ -1,9 +1,7 @@
-"""`retrieved`: facts, moments and turns that answer the query, from this session or any other.
+"""The layer `retrieved`: facts, moments and turns that answer the query, from any session.
 
-If the query names a time, results from that time come first. They may fill the layer if the query asks for nothing
-else; otherwise they get up to `SPAN_SHARE` of the budget.
-
-If results must fit the query, and none does, the layer is empty.
+If the query mentions a time, results from that time come first. They get up to `SPAN_SHARE` of the budget, or all of it
+if the query has no other terms. If results must fit the query (`must_fit`) and none does, the layer is empty.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,24 +24,24 @@ from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.text.length import estimate_tokens, shorten_middle
 
 MAX_CHARS, MIN_CHARS = 600, 350  # maximum characters of a result, for large and for small budgets
-CHARS_A_TOKEN = 0.7  # characters of a result per token of the budget, within these limits; at most a fifth of it
+CHARS_A_TOKEN = 0.7  # maximum characters of a result per token of the budget, within these limits
 LINE_TOKENS = 28  # tokens of a short result, from which the number of requested results is computed
 MOST = 200
 # Minimum share of the best score. A word that occurs in almost every turn says nothing about any of them, and would
 # fill the budget with arbitrary turns (docs/decisions/0015).
 MIN_SHARE = 0.01
-# If results must fit the query: the share of the query's words, weighted by their rarity, that the best text contains.
-# docs/benchmarks.md has the measurements.
+# The minimum fit with `must_fit`: the best text's share of the words in the query, weighted by rarity. For the
+# measurements, see docs/benchmarks.md.
 MIN_FIT = 0.25
-USUAL_LINE = 30  # tokens
-SPAN_SHARE = 0.25  # share of the budget for the time that a query names, if the query also asks for something else
+USUAL_LINE = 30  # tokens of a usual result
+SPAN_SHARE = 0.25  # share of the budget for results from the time mentioned in the query, if the query has other terms
 _SEARCHES = (("text", "words"), ("semantic", "meaning"))  # labels for operators
 
 
 def items(source: ContextInput) -> Iterable[Item]:
-    """Return the best results first. There are more than fit, because other layers may contain some.
+    """Return search results as items, best first. There are more than fit, because other layers may contain some.
 
-    Each item is created when it is read: about a third of them don't fit and are never read.
+    Items are created lazily, because about a third of them don't fit and are never read.
     """
     if source.recall is None:
         return []
@@ -71,14 +69,14 @@ def _is_shown(source: ContextInput, result: Result) -> bool:
     """Return whether a context may include a result."""
     assert source.recall is not None
     said = result.said
-    # The current message may already be in memory, and it would be its own best match.
+    # The current message may already be in memory, and would be its own best match.
     if said == UNREADABLE or source.query.startswith(said) or _is_left_out(source, result):
         return False
     return not result.is_over or source.recall.asks_of_past or bool(result.planned)
 
 
 def _fits(source: ContextInput, result: Result) -> bool:
-    """Return whether a result fits the query. The session's live window doesn't count: the model already has it."""
+    """Return whether a result fits the query. Live turns don't count, because the model already has them."""
     session = source.session
     is_live = result.session_id == session.session_id and (result.sequence or 0) >= session.live_from_sequence
     return result.share >= MIN_FIT and not is_live
@@ -110,8 +108,8 @@ def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: S
     """Return a result as an item.
 
     Args:
-        most_chars: maximum characters of the text; longer texts are cut in the middle.
-        span: the time that the query names.
+        most_chars: Maximum characters of the text. Longer texts are cut in the middle.
+        span: The time mentioned in the query.
     """
     is_of_span = span is not None and span.has(result.time)
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
@@ -135,7 +133,7 @@ def _line(result: Result, zone: ZoneInfo, score: float, most_chars: int, span: S
 
 
 def _span(result: Result, zone: ZoneInfo) -> str:
-    """Return when an ended fact was valid or when a plan is due; blank for a valid fact."""
+    """Return when an ended fact was valid, or when a plan is due. Blank for a valid fact."""
     if planned := result.planned:
         return f" ({planned})"
     if result.valid_until is None:
@@ -145,7 +143,7 @@ def _span(result: Result, zone: ZoneInfo) -> str:
 
 
 def _score(result: Result) -> float:
-    """Return the score of a result. Long derived items score lower, because their turns can be included instead."""
+    """Return the score of a result. Long derived items score lower, because their source turns can replace them."""
     if result.kind == "turn" or result.score <= 0:
         return result.score
     return result.score * min(1.0, USUAL_LINE / max(estimate_tokens(result.content), 1))

@@ -1,15 +1,15 @@
 """`user`, `collective` and `conversation`: the items of streams.
 
-The items of a stream are its facts, pinned items, text, and waiting observations.
+The items of a stream are its facts, pinned items, text, and unmerged observations.
 
 A shard starts with this person's own statements, which no other person's context includes.
 
 Each line of a text is a separate item, so that a context may end after any line. Duplicate lines are included once, for
-example a correction that still waits next to the text in which it was already made. Waiting observations have their
-date instead of their age, so that the same memory gives the same text tomorrow.
+example a pending correction that the text already contains. Unmerged observations have a date instead of an age, so
+that the text doesn't change from day to day.
 
-`user` contains the person's profile and stream, as one text. The order matters, because only a few lines may fit: who
-the person is, above all their name; then people around them, work, home and health; finally temporary information,
+`user` contains the person's profile and stream, as one text. Because only a few lines may fit, they are sorted: first
+who the person is, above all their name; then people around them, work, home and health; finally temporary information,
 such as plans. Lines about who they are, or about what may harm them, have `is_certain` set. Profile and stream are
 derived from the same conversations, so they often have the same sentences. In this case the stream's line is used,
 because it records what this agent noticed, and consolidations keep it up to date.
@@ -33,10 +33,9 @@ from moments_app.models import MemoryAtom, MemoryStream
 
 
 def collective(source: ContextInput) -> Sequence[Item]:
-    """Return the lessons and other knowledge that an agent has learned and keeps in its shards, without duplicates.
+    """Return lessons and other knowledge from this agent's active shards, and from those common to all agents.
 
-    It contains what this person taught the agent, and released items that it learned from others. It reads the active
-    shards of this agent and of all agents.
+    They are what this person taught the agent, and released items that it learned from others, without duplicates.
     """
     found = items_of(source, MemoryStream.Type.AGENT)
     return list({(item.name, item.text): item for item in reversed(found)}.values())[::-1]
@@ -48,7 +47,7 @@ def conversation(source: ContextInput) -> Sequence[Item]:
 
 
 def items_of(source: ContextInput, stream_type: str) -> list[Item]:
-    """Return the items of all streams of a type. Of items with the same words, return the first."""
+    """Return the items of all streams of a type. Items with the same words are included once."""
     of_type = (found for found in source.streams if found[0].stream_type == stream_type)
     items = (item for stream, atoms in of_type for item in _items(stream, atoms, source.user.zone))
     by_words: dict[tuple[str, str], Item] = {}
@@ -58,7 +57,6 @@ def items_of(source: ContextInput, stream_type: str) -> list[Item]:
 
 
 def pinned_items(source: ContextInput, stream_type: str) -> list[Item]:
-    """Return the items that an operator pinned to streams of a type."""
     of_type = (stream for stream, _ in source.streams if stream.stream_type == stream_type)
     return [item for stream in of_type for item in _lines(stream, stream.pinned_content)]
 
@@ -80,7 +78,7 @@ def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
 
 
 def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
-    """Return the line of a fact or observation, with its day or planned day in the person's time zone."""
+    """Return a fact or observation as an item, with its day or planned day in the person's time zone."""
     planned = plan_in(atom.content, atom.formed_at, zone) if atom.is_planned else ""
     day = f"{atom.formed_at.astimezone(zone):%Y-%m-%d}"
     return Item(f"{atom.content} ({planned or day})", ref=atom.uri, time=atom.formed_at, name=name)
@@ -118,10 +116,10 @@ _WHO = re.compile(
     r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )|(?:[^:]{1,40}: )?I(?:['’]m| am| was) (?:an? |from |born )"
 )
 _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # lines that give the person's name or relationships
-PINNED, FIRST = 3.0, 2.0  # above the ranks of all other lines
+PINNED, FIRST = 3.0, 2.0  # higher than the ranks of all other lines
 WHO = 0.9
-MAX_FACTS_THEN = 100  # maximum in a context of an earlier time
-FEW = 3  # words; shorter lines mean little without the heading of their list
+MAX_FACTS_THEN = 100  # maximum facts in a context as of an earlier time
+FEW = 3  # words; shorter lines are unclear without the heading of their list
 
 
 def user(source: ContextInput) -> Sequence[Item]:
@@ -140,7 +138,7 @@ def user(source: ContextInput) -> Sequence[Item]:
 
 
 def _rank(text: str, pinned: Collection[str]) -> float:
-    """Return the rank of a line: pinned lines first, then who the person is, then other lines by how long they last."""
+    """Return the rank of a line. Pinned lines rank first, then who the person is, then the longest lasting lines."""
     if text in pinned:
         return PINNED
     told = without_day(text).strip()
@@ -161,8 +159,8 @@ def _unsaid(summary: str, noticed: Sequence[str]) -> list[str]:
 def _is_told(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
     """Return whether a line has all content words of a sentence, and the same negations and marked words.
 
-    A short sentence, or one that sets a value such as a home, never matches: its words may mean something else next to
-    other words.
+    Short sentences, and sentences that set a value such as a home, never match. Next to other words, their words may
+    have another meaning.
     """
     about, turned = _content(sentence)
     if len(about) < FEW or not any(about <= line and turned == turns for line, turns in told):
@@ -178,25 +176,25 @@ def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _alone(line: Line) -> str:
-    """Return a line that makes sense alone, because previous lines of its list may not fit."""
+    """Return a line that makes sense without the lines before it, which may not fit."""
     text = line.text.removeprefix(ITEM).strip()
     is_sentence = len(words(told_words(text))) > FEW
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 
 def _is_said(sentence: str, said: Sequence[str]) -> bool:
-    """Return whether a line contains a sentence. A sentence of one or two words must be the whole line."""
+    """Return whether a line contains a sentence. Sentences of one or two words must be the whole line."""
     return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
 
 
 def _said(line: str) -> set[str]:
-    """Return the words of a stream's line, with and without the speaker."""
+    """Return the words of a stream's line, both with and without the speaker."""
     undated = without_day(line)
     return {told_words(undated), told_words(without_speaker(undated))}
 
 
 def user_then(source: ContextInput, as_of: datetime) -> Sequence[Item]:
-    """Return the facts about this person that were valid then. Lasting facts come first, in case not all fit."""
+    """Return the facts about this person that were valid at that time, oldest first. Prefer lasting ones."""
     facts = MemoryAtom.objects.as_of(as_of).filter(user=source.user).facts()
     lasting = facts.order_by("-worth", "-formed_at", "-id")[:MAX_FACTS_THEN]
     zone = source.user.zone

@@ -23,12 +23,12 @@ class ConsolidationRequest:
     """The engine's input for merging observations into a stream's text.
 
     Args:
-        prompt: the subject of the stream's text.
-        fixed: lines that people wrote; they stay unchanged.
-        lines: the other lines of the current text.
-        observations: oldest first, each with its date.
-        max_words: maximum words of the new lines together.
-        rules: the text of the active prompt version.
+        prompt: The subject of the stream's text.
+        fixed: Lines written by people. They stay unchanged.
+        lines: The other lines of the current text.
+        observations: Oldest first, each with its date.
+        max_words: Maximum total words of the new lines.
+        rules: The text of the active prompt version.
     """
 
     prompt: str
@@ -62,7 +62,7 @@ SHAPE = Shape("stream-consolidation", ConsolidationAnswer, _problem)
 
 
 def judged(request: ConsolidationRequest, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
-    """Return the answer without lines that have no support in the current text or the observations."""
+    """Return the answer without lines that neither the current text nor the observations support."""
     grounds = Grounds(known=[part.text for part in [*request.lines, *request.observations]])
     lines = [line for line in answer.lines if grounds.takes(line.text, grounds.complaint(line.text, may_order=True))]
     problem = "" if lines else "neither the lines so far nor the observations support any of the lines."

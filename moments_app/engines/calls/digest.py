@@ -15,10 +15,10 @@ class DigestRequest:
     """The engine's input for a digest of a session's live window.
 
     Args:
-        turns: the latest turns of the window, oldest first; their indexes are sequences of the session.
-        context: what is known from before the window; may be blank.
-        max_words: maximum words of the new context.
-        prompt: the text of the active prompt version.
+        turns: The latest turns of the window, oldest first. Their indexes are sequences of the session.
+        context: The context from before the window. May be blank.
+        max_words: Maximum words of the new context.
+        prompt: The text of the active prompt version.
     """
 
     turns: Sequence[Turn]
@@ -46,7 +46,7 @@ SHAPE = Shape("session-digest", DigestAnswer, _problem)
 
 
 def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]:
-    """Return the answer without parts that have no support in the turns or the earlier context."""
+    """Return the answer without parts that neither the turns nor the earlier context support."""
     grounds = Grounds(request.turns, [request.context])
     lessons = [kept for lesson in answer.lessons if (kept := grounds.kept(lesson, may_order=True))]
     context = grounds.kept(answer.context)
@@ -55,6 +55,6 @@ def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]
 
 
 def known_text(request: DigestRequest) -> str:
-    """Return the text before the turns of a digest request: the earlier context and the maximum length."""
+    """Return the beginning of a digest request, before the turns: the earlier context and the maximum length."""
     known = [f"Known from before these turns: {as_data(request.context)}"] if request.context else []
     return "\n".join([*known, f"Context: at most {request.max_words} words."])

@@ -15,10 +15,10 @@ from moments_app.engines.transcript import Turn, as_data
 from sessions_app import lexemes
 
 WEAK = 0.5  # maximum confidence of a statement that few words of the turns support
-MAX_ENDED = 10  # known statements that one statement may end
+MAX_ENDED = 10  # maximum number of known statements that one statement may end
 MAX_TURNS = 100  # maximum number of source turns of a statement
-SHARD = "shard "  # start of the labels of streams that many people share
-STATEMENT_WORDS = 25  # limit in the shipped prompt; a stream's own limit is sent if it is lower
+SHARD = "shard "  # prefix of the labels of streams that many people share
+STATEMENT_WORDS = 25  # word limit in the default prompt; a stream's own limit is sent only if it is lower
 _NUMBERS = r"\d{1,9}(?:\s*[,–-]\s*\d{1,9})*"
 _ENDED = r"(?:\d{1,9}(?:\s*[–-]\s*\d{1,9})?|[A-Z])"
 _RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
@@ -27,10 +27,10 @@ _START = re.compile(rf"([A-Za-z]+) ({_NUMBERS})")
 _CLAUSE = re.compile(r" (as(?= [A-Z](?: |$))|about|(?:maybe )?ends(?= (?:\d|[A-Z]\b))) ")  # a name may contain "as a"
 _ENDS = re.compile(rf"{_ENDED}(?:\s*,\s*{_ENDED})*")
 _VALUES = {"as": _LETTER, "about": re.compile(".{1,255}"), "ends": _ENDS, "maybe ends": _ENDS}
-# Number of known statements in a prompt: minimum, maximum, and one per `TURNS_EACH` turns.
+# A prompt has one known statement per `TURNS_EACH` turns, but at least `SHOWN_LEAST` and at most `SHOWN_MOST`.
 SHOWN_LEAST, SHOWN_MOST, TURNS_EACH = 8, 40, 3
-SAME = 0.8  # share of a text's words that another text must have to repeat it
-NEAR = 1.0  # minimum: one word that no other text has, or several that few texts have
+SAME = 0.8  # minimum share of a text's words in another text that repeats it
+NEAR = 1.0  # minimum score: one word that is in no other text, or several that are in few
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 
@@ -40,11 +40,12 @@ class StreamSection:
     """A stream to form memories for.
 
     Args:
-        label: its name in the answer.
-        prompt: what it accepts.
-        observation_words, fact_words: maximum words per item; 0 if it accepts none.
-        current: its text and its other items, shown to avoid repetition.
-        known: the person's current statements in it, numbered. A new statement lists the numbers of those that it ends.
+        label: Its name in the answer.
+        prompt: The content that it accepts.
+        observation_words, fact_words: Maximum words per item. 0 if the stream doesn't accept such items.
+        current: Its text and its other items, shown to avoid repetition.
+        known: The person's current statements in it, by number. A new statement lists the numbers of those that it
+            ends.
     """
 
     label: str
@@ -60,19 +61,19 @@ class StreamSection:
 
     @property
     def words(self) -> int:
-        """The lowest word limit of the items that it accepts."""
+        """The lowest word limit among the accepted types of items."""
         return min(words for words in (self.observation_words, self.fact_words) if words)
 
 
 @dataclass(frozen=True)
 class FormationRequest:
-    """The engine's input for forming memories: one call for all streams.
+    """The engine's input for forming memories, with one call for all streams.
 
     Args:
-        turns: the turns since the last formation, oldest first; their indexes are sequences of the session.
-        sections: one for each stream.
-        prompt: the text of the active prompt version.
-        others: names of the turns' speakers, except the user.
+        turns: The turns since the last formation, oldest first. Their indexes are sequences of the session.
+        sections: One for each stream.
+        prompt: The text of the active prompt version.
+        others: Names of the speakers other than the user.
     """
 
     turns: Sequence[Turn]
@@ -116,13 +117,13 @@ class DraftAtom(BaseModel):
     """A statement.
 
     Args:
-        text: one sentence.
-        kind: its kind, for example `plan`.
-        turns: indexes of its source turns.
-        letter: the label with which another statement of the same answer can end this one; usually blank.
-        ends: numbers of the known statements, and letters of statements of the same stream, that it ends.
-        confidence: from 0 to 1.
-        other_person: the name of the person that it is about, unless it is about the user.
+        text: One sentence.
+        kind: Its kind, for example `plan`.
+        turns: Indexes of its source turns.
+        letter: A label by which another statement of the same answer can end this one. Usually blank.
+        ends: The statements that this one ends: numbers of known ones, and letters of new ones of the same stream.
+        confidence: From 0 to 1.
+        other_person: The name of the person that it is about. Blank for the user.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -137,7 +138,7 @@ class DraftAtom(BaseModel):
 
 
 class DraftAtoms(BaseModel):
-    """The new items of one stream, and lessons. Lessons go into separate streams."""
+    """The new items of one stream, and lessons, which are stored in separate streams."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -148,7 +149,7 @@ class DraftAtoms(BaseModel):
 
 
 class StreamStatements(BaseModel):
-    """A model's statements for one stream. They are lines, because objects would double the tokens."""
+    """A model's statements for one stream. Each is a line, because an object would need twice as many tokens."""
 
     stream: str
     statements: list[str] = Field(
@@ -162,15 +163,15 @@ class StreamStatements(BaseModel):
 
 
 class FormationShape(BaseModel):
-    """The shape that is requested from a model."""
+    """The shape that is requested from the model."""
 
     streams: list[StreamStatements]
 
 
 class FormationAnswer(BaseModel):
-    """The accepted shape: entries of any shape.
+    """The shape that is accepted: entries of any shape.
 
-    Each is checked separately, so that a bad item doesn't affect good ones.
+    Each entry is checked separately, so that an invalid one doesn't affect the others.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -183,9 +184,9 @@ SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", Formation
 
 
 def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
-    """Return a model's statements as observations, facts and lessons. Drop those that its input does not support.
+    """Return a model's statements as observations, facts and lessons, without unsupported ones.
 
-    If none is left, the model is called again, and the supported statements of its second answer are used.
+    If none is supported, the model is called again, and the supported statements of its second answer are used.
     """
     grounds = Grounds(request.turns, [line for section in request.sections for line in section.lines])
     sections = {section.label: section for section in request.sections}
@@ -199,12 +200,13 @@ def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[Formati
 
 
 def parsed(item: Any) -> Any:
-    """Parse a line into the fields of a statement. Return any other item unchanged; the shape check handles it."""
+    """Parse a line into the fields of a statement. Return invalid items unchanged. The shape check drops them."""
     head, _, text = item.strip().partition(":") if isinstance(item, str) else ("", "", "")
     start, *rest = _CLAUSE.split(head)
     clauses = dict(zip(rest[::2], rest[1::2], strict=True))
     found, text = _START.fullmatch(start), text.lstrip()
-    if not (found and text) or len({name.removeprefix("maybe ") for name in clauses}) < len(rest) // 2:  # repeated
+    # Invalid start, no text, or a repeated clause.
+    if not (found and text) or len({name.removeprefix("maybe ") for name in clauses}) < len(rest) // 2:
         return item
     if not all(_VALUES[name].fullmatch(value) for name, value in clauses.items()):
         return item
@@ -250,10 +252,10 @@ def _list_of(item: Any, section: StreamSection | None) -> str:
 
 
 def _judged_item(item: Any, grounds: Grounds, *, of_many: bool) -> Any:
-    """Return a statement, with lower confidence if its support is weak; None if it has no support.
+    """Return a statement, with lower confidence if its support is weak, or None if it has no support.
 
-    The shape check drops items of another shape later. A lesson may instruct the assistant. A shard accepts no person's
-    instructions to the assistant, because many people share it.
+    Items of another shape are returned unchanged, because the shape check drops them. Lessons may instruct the
+    assistant. Many people share a shard, so a statement for it must not be a person's instruction to the assistant.
     """
     text = item.get("text") if isinstance(item, dict) else None
     if not isinstance(text, str):
@@ -266,7 +268,7 @@ def _judged_item(item: Any, grounds: Grounds, *, of_many: bool) -> Any:
 
 
 def known_text(request: FormationRequest) -> str:
-    """Return the text before the turns of a formation request: a section for each stream."""
+    """Return the beginning of a formation request, before the turns: a section for each stream."""
     most = min(max(SHOWN_LEAST, len(request.turns) // TURNS_EACH), SHOWN_MOST)
     return "\n".join(f"Stream: {as_data(_shown(section, request.turns, most))}" for section in request.sections)
 
@@ -287,13 +289,13 @@ def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str
     return always | {name: value for name, value in optional.items() if value}
 
 
-# --- which known texts are sent, because not all can be ---
+# --- the choice of known texts to send ---
 
 
 def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]:
-    """Return the indexes of the texts that share the most words with turns, sorted.
+    """Return the sorted indexes of the texts that share the most words with the turns.
 
-    A word that many texts have weighs little. A text that shares only such words is left out.
+    Words that are in many texts have a low weight. Texts that share only such words are left out.
     """
     if len(texts) <= most:
         return list(range(len(texts)))
@@ -306,7 +308,7 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
 
 
 def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
-    """Return the texts that none of the others repeats, ignoring dates."""
+    """Return the texts that are not repeated by any of the others, ignoring dates."""
     known = list(others)
     languages = lexemes.languages_of([*texts, *known])
     said = [lexemes.stems_in(_DATE.sub(" ", other), languages) for other in known]
@@ -319,7 +321,7 @@ def unlike(texts: Sequence[str], others: Iterable[str]) -> list[str]:
 
 
 class _Said:
-    """The words of turns, in the languages of all turns, because the language of a short text is uncertain."""
+    """The stems of turns, in the languages of all turns, because the language of a short text is uncertain."""
 
     def __init__(self, turns: Iterable[Turn]) -> None:
         texts = [turn.content for turn in turns]

@@ -10,15 +10,13 @@ from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data
 
-RECENT_MOMENTS = 8  # a person's latest moments, from which the journey is derived
-SHOWN_MOMENTS = 2  # of these, the number that a model receives
-KNOWN_SUMMARY_MAX = 200  # maximum characters of each
+RECENT_MOMENTS = 8  # number of a person's latest moments from which the journey is derived
+SHOWN_MOMENTS = 2  # number of these moments that a model receives
+KNOWN_SUMMARY_MAX = 200  # maximum characters of their summaries
 
 
 @dataclass(frozen=True)
 class KnownMoment:
-    """A moment from before this call."""
-
     name: str
     summary: str
     starts_at: datetime
@@ -27,12 +25,12 @@ class KnownMoment:
 
 @dataclass(frozen=True)
 class Journey:
-    """The person's moments up to the turns that an engine receives, from all conversations.
+    """The moments before the engine's turns, from all conversations of the person.
 
     Args:
-        moments: the latest moments, newest first.
-        count: the total number of moments.
-        since: the start of the first moment; None if there is none.
+        moments: The latest moments, newest first.
+        count: The total number of moments.
+        since: The start of the first moment, or None.
     """
 
     moments: Sequence[KnownMoment] = ()
@@ -51,9 +49,9 @@ class MomentRequest:
     """The engine's input for building moments.
 
     Args:
-        turns: the window, oldest first, with indexes 0..n-1.
-        journey: the user's journey up to the window.
-        prompt: the text of the active prompt version.
+        turns: The window, oldest first, with indexes 0..n-1.
+        journey: The user's journey before the window.
+        prompt: The text of the active prompt version.
     """
 
     turns: Sequence[Turn]
@@ -62,7 +60,7 @@ class MomentRequest:
 
 
 class DraftMoment(BaseModel):
-    """A moment as the engine proposes it; ranges are inclusive indexes into the window."""
+    """A moment proposed by the engine. Its ranges are inclusive indexes into the window."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -106,7 +104,7 @@ SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 
 def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]:
-    """Return the answer without parts that the conversation doesn't support. Keep a moment if its summary remains."""
+    """Return the answer without unsupported parts. A moment is kept if its summary is."""
     grounds = Grounds(request.turns, [moment.summary for moment in request.journey.moments])
     drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
     bare = sum(not draft.summary for draft in drafts)
@@ -125,7 +123,7 @@ def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
 
 
 def known_text(request: MomentRequest) -> str:
-    """Return the text that precedes the window in a request: the earlier moments."""
+    """Return the beginning of a moments request, before the window: the earlier moments."""
     known = [_known(moment) for moment in request.journey.moments[:SHOWN_MOMENTS]]
     return f"Recent moments, newest first: {as_data(known)}"
 

@@ -1,4 +1,4 @@
-"""Write a query: what to search memory for before a message is answered."""
+"""Write the query with which memory is searched before a message is answered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ class QueryRequest:
     """The engine's input for writing a query.
 
     Args:
-        turns: the latest turns of the conversation, oldest first; their indexes are sequences of the session.
-        message: the message to be answered.
-        prompt: the text of the active prompt version.
+        turns: The latest turns of the conversation, oldest first. Their indexes are sequences of the session.
+        message: The message to be answered.
+        prompt: The text of the active prompt version.
     """
 
     turns: Sequence[Turn]
@@ -25,7 +25,7 @@ class QueryRequest:
 
 
 class QueryAnswer(BaseModel):
-    """What to search for; blank for nothing."""
+    """The query. Blank if memory need not be searched."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-# The JSON Schema keywords that every endpoint with strict structured outputs accepts. Some reject schemas with length
-# limits or defaults, so these are checked when the answer is validated.
+# JSON Schema keywords accepted by every endpoint with strict structured outputs. Some endpoints reject length limits or
+# defaults, so these are enforced when the answer is validated.
 _KEYWORDS = {"$defs", "$ref", "type", "description", "properties", "items"}
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -23,7 +23,7 @@ def strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if "items" in kept:
         kept["items"] = strict_schema(kept["items"])
     if "properties" in kept:
-        kept.pop("description", None)  # the class's docstring: models don't need it
+        kept.pop("description", None)  # the docstring of the class, which models don't need
         kept |= {"required": list(kept["properties"]), "additionalProperties": False}
     return kept
 
@@ -33,10 +33,10 @@ class Shape(Generic[Answer]):
     """The required shape of a model's answer.
 
     Args:
-        purpose: the recorded purpose of the call.
-        model: validates the answer.
-        problem: returns what else is wrong with an answer, without quoting it; blank if nothing is.
-        asked: the model of the requested schema, if `model` accepts more than this schema; None: `model`.
+        purpose: The recorded purpose of the call.
+        model: Validates the answer.
+        problem: Returns a problem that `model` can't detect, without quoting the answer, or a blank string.
+        asked: The model of the requested schema, if it is stricter than `model`.
     """
 
     purpose: str
@@ -46,7 +46,6 @@ class Shape(Generic[Answer]):
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema for strict structured outputs."""
         return strict_schema((self.asked or self.model).model_json_schema())
 
     @property

@@ -11,8 +11,6 @@ from moments_app.engines.transcript import Turn, as_data
 
 
 class Fact(BaseModel):
-    """A fact worth keeping, and its source turns."""
-
     model_config = ConfigDict(extra="forbid")
 
     fact: str = Field(min_length=1, max_length=1_000)
@@ -24,11 +22,11 @@ class SummaryRequest:
     """The engine's input for updating a rolling summary.
 
     Args:
-        turns: the turns to add, oldest first; their indexes are sequences of the session.
-        base_text: the previous summary; blank for the first one.
-        base_facts: its facts that are still in the window; they stay, so the model doesn't receive them.
-        start: sequence where the window starts; earlier content is dropped from the summary.
-        prompt: the text of the active prompt version.
+        turns: The turns to add, oldest first. Their indexes are sequences of the session.
+        base_text: The previous summary. Blank for the first one.
+        base_facts: The previous summary's facts that are still in the window. They are kept and not sent to the model.
+        start: The first sequence of the window. Earlier content is dropped from the summary.
+        prompt: The text of the active prompt version.
     """
 
     turns: Sequence[Turn]
@@ -66,7 +64,7 @@ def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnsw
 
 
 def known_text(request: SummaryRequest) -> str:
-    """Return the text before the new turns of a summary request: the previous summary, and the window's start."""
+    """Return the beginning of a summary request, before the new turns: the previous summary and the window's start."""
     return "\n".join(
         [
             f"Summary so far: {as_data(request.base_text)}",

@@ -1,12 +1,12 @@
-"""The engine without a model: it quotes the most informative sentences word for word.
+"""The engine without a model, which quotes the most informative sentences word for word.
 
-`sentences.py` reads turns: `kinds.py` finds small talk, sentences that need context, and what a sentence says about
-its speaker. `moments.py` writes moments, and this module chooses memories and writes texts. Words are data
-(`engines/tables/`). The same input always gives the same output. It can't draw conclusions or resolve contradictions;
-see docs/engines.md.
+`sentences.py` reads turns. `kinds.py` recognizes small talk, sentences that need context, and information about the
+speaker. `moments.py` writes moments, and this module chooses memories and writes texts. The vocabulary is in tables
+(`engines/tables/`). The same input always gives the same output. The engine can't draw conclusions or resolve
+contradictions (docs/engines.md).
 
-A memory is a statement that makes sense alone and is held as true, word for word. Each sentence is judged separately,
-so the same turns give the same memories, however they are batched.
+A memory is a verbatim statement that makes sense alone and that its speaker presents as true. Each sentence is judged
+separately, so batching doesn't change the memories.
 """
 
 import re
@@ -35,13 +35,13 @@ _PERSONAL = re.compile(
     re.IGNORECASE,
 )
 WORDS_PER_TURN = 16  # about 220 for 14 turns
-SAID = 0.9  # share of an observation's words that make it a repetition of a line
-SHARED = 2  # minimum words that a sentence shares with a shard's prompt
+SAID = 0.9  # minimum share of an observation's words in a line that repeats it
+SHARED = 2  # minimum words that a sentence for a shard must share with its prompt
 PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person
 
 
 def digest(request: DigestRequest) -> DigestAnswer:
-    """Return the earlier context with the most informative sentences of the turns, and their lessons."""
+    """Return the earlier context with the turns' most informative sentences added, and the turns' lessons."""
     window = read(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
     new = dated(telling(stated, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
@@ -53,7 +53,10 @@ def digest(request: DigestRequest) -> DigestAnswer:
 
 
 def is_lesson(sentence: Sentence) -> bool:
-    """Return whether a person says how the assistant should work, without naming anyone, because lessons are shared."""
+    """Return whether a person says how the assistant should work.
+
+    The sentence must not name anyone, because lessons are shared.
+    """
     least, most = LESSON_WORDS
     return (
         sentence.turn.role == "user"
@@ -77,7 +80,7 @@ def roll_summary(request: SummaryRequest) -> SummaryAnswer:
 
 
 def _under_dates(facts: Iterable[str]) -> str:
-    """Return the facts, one per line, with the date each time it changes."""
+    """Return the facts, one per line, with the date only where it changes."""
     lines: list[str] = []
     date = ""
     for fact in facts:
@@ -88,7 +91,7 @@ def _under_dates(facts: Iterable[str]) -> str:
 
 
 def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
-    """Add the observations that no current line repeats."""
+    """Add the observations that are not repetitions of a line."""
     lines = [DraftLine(text=line.text, carries=[line.label]) for line in request.lines]
     said = [set(words(line.text)) for line in lines]
     for observation in request.observations:  # at most a few hundred per call, regardless of the text's length
@@ -104,7 +107,7 @@ def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
 
 
 def form_memories(request: FormationRequest) -> FormationAnswer:
-    """Choose the sentences for each stream. Tool results are left out."""
+    """Choose the sentences for each stream, without tool results."""
     said = read(request.turns).sentences
     kept = [one for one in said if one.turn.role != "tool" and one.can_be_kept]
     entries = [_entry(section, _fitting(section, kept, request)) for section in request.sections]
@@ -115,7 +118,8 @@ def form_memories(request: FormationRequest) -> FormationAnswer:
 def _fitting(section: StreamSection, kept: Sequence[Sentence], request: FormationRequest) -> list[Sentence]:
     """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard.
 
-    The session stream doesn't repeat sentences of the user stream. Shards take no sentences about their speaker.
+    The session's stream doesn't repeat sentences of the user's stream. Shards don't accept sentences about their
+    speaker.
     """
     if section.label == PERSON:
         return [one for one in kept if _is_of_user(one, request)]
@@ -127,12 +131,12 @@ def _fitting(section: StreamSection, kept: Sequence[Sentence], request: Formatio
 
 
 def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
-    """Return whether the user says something lasting about themselves."""
+    """Return whether the sentence is lasting information from the user about themselves."""
     return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.lasts
 
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
-    """Return a stream's entry. Sentences with an attribute, or too long for an observation, become facts."""
+    """Return a stream's entry. Sentences that have an attribute, or are too long for an observation, become facts."""
     facts, observations = section.fact_words, section.observation_words
     observed = [one for one in fitting if one.length <= observations and not (facts and one.attribute)]
     stated = [one for one in fitting if one.length <= facts and (one.attribute or one.length > observations)]
@@ -142,7 +146,7 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
     """Return the sentences without duplicates.
 
-    An attribute may return to a former value, so a repetition is kept if another value comes between.
+    A duplicate is kept if the attribute had another value in between, because it may have returned to its former value.
     """
     drafts: list[DraftAtom] = []
     latest: dict[str, str] = {}
@@ -174,5 +178,5 @@ class ExtractiveEngine:
         return self
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Return the message itself: its rarest words make the best query."""
+        """Return the message itself, whose rarest words make the best query."""
         return QueryAnswer(query=request.message[:1_000])

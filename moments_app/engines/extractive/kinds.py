@@ -1,8 +1,8 @@
-"""Recognize kinds of sentences: without content, in need of context, and about their speaker.
+"""Recognize sentences without content, sentences that need context, and sentences about their speaker.
 
 Greetings and reactions have no content. A sentence needs context if it matches a pattern of `tables/leaning.txt` or has
-a pronoun without an antecedent. What a sentence says about its speaker, such as identity, family or work, is found by
-words of the tables.
+a pronoun without an antecedent. Information about the speaker, such as identity, family or work, is recognized by words
+in tables.
 """
 
 import re
@@ -23,14 +23,14 @@ _NAMED = re.compile(
     r"|^[A-Z][a-z]{2,} (?!a|the)"
 )
 _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
-INSTRUCTION, OTHER = "instruction", "other"  # how to answer; any lasting information in other languages
-START = 48  # characters at the start that are searched for the first person
+INSTRUCTION, OTHER = "instruction", "other"  # an instruction how to answer; any lasting information in another language
+START = 48  # length of the start of a sentence that is searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
 _PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in lines_of("own_kinds")}
-# The extra weight of lasting information compared to events, by how long it stays true and useful.
+# Additional weights of lasting information. The longer it stays true and useful, the higher the weight.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _FROM_NOW = r"next time|from now on|in future|in the future"
 _ORDER = re.compile(
@@ -39,7 +39,8 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 _ASKED = re.compile(rf"\b(?:please|{_FROM_NOW})\b", re.IGNORECASE)
-# Words for what assistants do. "Don't use jargon" is for one; "Make sure yours stands out" is advice to a friend.
+# Words for the work of an assistant: "Don't use jargon" instructs one, but "Make sure yours stands out" is advice to a
+# friend.
 _ANSWERING = re.compile(
     r"\b(?:answers?|answering|repl(?:y|ies)|respon[ds]\w*|explain\w*|summari[sz]\w+|translat\w+|bullets?|sentences?"
     r"|paragraphs?|emojis?|markdown|code blocks?|jargon|metric|units|sources)\b",
@@ -53,11 +54,11 @@ _OWN = re.compile(r"\b(?:I|me|my|mine|myself|we)\b(?!\.)", re.IGNORECASE)
 
 
 def without_openers(sentence: str, called: frozenset[str]) -> str:
-    """Return a sentence without leading interjections and names of the addressed person.
+    """Return a sentence without leading interjections and the name of the addressed person.
 
     Args:
-        sentence: in English.
-        called: names that the speakers call each other.
+        sentence: A sentence in English.
+        called: Names that the speakers call each other.
     """
     opener, closer = _patterns(called)
     left = closer.sub(r"\1", sentence.strip())
@@ -79,7 +80,7 @@ def nicknames(names: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return a pattern for openers, and a pattern for a name at the end."""
+    """Return a pattern for interjections at the start, and a pattern for a name at the end."""
     names = "|".join(sorted(map(re.escape, called), key=len, reverse=True)) or r"(?!)"
     word = rf"(?:{_GREETED}|(?i:{any_of('openers')})|{names})"
     opener = re.compile(rf"(?:{word}[ ,]+){{0,{_OPENERS}}}{word}(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*")
@@ -90,8 +91,8 @@ def needs_context(text: str, language: str) -> bool:
     """Return whether a sentence can't be understood without the previous one.
 
     Args:
-        text: a sentence without leading interjections.
-        language: the language of its turn.
+        text: A sentence without leading interjections.
+        language: The language of its turn.
     """
     if any_pattern("leaning", language).search(text) or _PART.search(text) or text.count('"') % 2:
         return True
@@ -110,17 +111,20 @@ def is_of_speaker(text: str, language: str) -> bool:
 
 
 def is_instruction(text: str) -> bool:
-    """Return whether a sentence says how to answer. A remark ("Never saw that") or advice to a friend is not."""
+    """Return whether a sentence tells the assistant how to answer.
+
+    Remarks ("Never saw that") and advice to a friend are not instructions.
+    """
     return bool(_ORDER.match(text)) and bool(_ANSWERING.search(text) or _ASKED.search(text))
 
 
 def is_advice(text: str) -> bool:
-    """Return whether a sentence is an instruction, but not to an assistant: for example advice to a friend."""
+    """Return whether a sentence is an instruction to a person, such as advice to a friend."""
     return bool(_ORDER.match(text)) and not is_instruction(text)
 
 
 def kinds_of(text: str, language: str) -> tuple[str, ...]:
-    """Return the kinds of lasting information about its speaker in a sentence, most durable first."""
+    """Return the kinds of lasting information that a sentence has about its speaker, most durable first."""
     if language != ENGLISH:
         return (OTHER,) if is_of_speaker(text, language) and _has_lasting_word(text, language) else ()
     if is_instruction(text):

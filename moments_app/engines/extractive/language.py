@@ -9,7 +9,7 @@ from moments_app.engines.tables import word_set, words_of
 from sessions_app.lexemes import certain_language, likely_languages, stop_words
 
 ENGLISH = "en"
-UNKNOWN = ""  # only the ends of sentences are known for this language
+UNKNOWN = ""  # only sentence ends are recognized in this language
 # Languages with stop words. On a tie the first one wins, so the list starts with English.
 LANGUAGES = (
     *(ENGLISH, "de", "fr", "es", "it", "nl", "sv", "da", "no", "pt", "pl", "fi", "cs", "hu", "id", "ro", "tr"),
@@ -17,7 +17,7 @@ LANGUAGES = (
 )
 SENTENCE_TEXT_MAX = 4_000  # maximum characters of a text that are split into sentences
 SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or not prose
-MOSTLY = 0.5  # share of a text's words in a script that determines the text's script
+MOSTLY = 0.5  # minimum share of words in a script, which then determines the text's language
 SAMPLE = 1_000  # characters of a text that are used to detect its language
 
 LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # includes Hindi's vowel signs, which Python's \w omits
@@ -62,9 +62,9 @@ def ignored_words(language: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2_000)
 def language_of(text: str) -> str:
-    """Return the language of a text; `UNKNOWN` if it is not in a language with stop words.
+    """Return the language of a text, or `UNKNOWN` for languages without stop words.
 
-    Each turn is read separately: its language doesn't depend on the turns around it.
+    The language of a turn doesn't depend on the turns around it.
     """
     said = words(text[:SAMPLE])
     letters = sum(word[0].isalpha() for word in said)
@@ -78,7 +78,7 @@ def language_of(text: str) -> str:
 
 @cache
 def common_words() -> frozenset[str]:
-    """Return the words that are common in some language, and therefore no topics."""
+    """Return words that are too common in some language to be a topic."""
     of_languages = (
         stop_words(code).union(words_of("first_person", code), words_of("lasting", code)) for code in LANGUAGES
     )
@@ -86,7 +86,7 @@ def common_words() -> frozenset[str]:
 
 
 def _language_by_script(said: list[str], least: float) -> str:
-    """Return the language that the script of the words implies, if at least `least` words have this script."""
+    """Return the language implied by the script of at least `least` words, or `UNKNOWN`."""
     if sum(bool(_HANGUL.match(word)) for word in said) >= least:
         return "ko"
     if sum(bool(_WIDE.match(word)) for word in said) < least:
@@ -95,21 +95,21 @@ def _language_by_script(said: list[str], least: float) -> str:
 
 
 def content_words(text: str, language: str) -> list[str]:
-    """Return the words that carry the content of a text, with plural endings removed."""
+    """Return the content words of a text, without plural endings."""
     ignored = ignored_words(language)
     return [stem(word) for word in words(text) if word not in ignored and (len(word) > 1 or _WIDE.match(word))]
 
 
 def stem(word: str) -> str:
-    """Remove the most common endings, so that "glazes" and "glaze", "kiln's" and "kiln" are one word."""
+    """Remove the most common endings, so that "glazes" and "glaze", or "kiln's" and "kiln", become the same word."""
     word = word.removesuffix("'s")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, or of the beginning of a very long one.
+    """Return the sentences of a text. Only the beginning of a very long text is read.
 
-    Text that is too long for a sentence is a list, code or not prose, and is left out.
+    Parts that are too long for a sentence are left out, because they are lists, code or other non-prose.
     """
     text = text[:SENTENCE_TEXT_MAX]
     lines = _WIDE_SENTENCE.findall(text) if _WIDE.search(text) else text.splitlines()
@@ -118,7 +118,6 @@ def sentences(text: str) -> list[str]:
 
 
 def _divided(line: str) -> Iterator[str]:
-    """Yield the sentences of a line."""
     start = 0
     for end in _END.finditer(line):
         is_mark = _LIST_MARK.fullmatch(line, start, end.start())
@@ -129,7 +128,7 @@ def _divided(line: str) -> Iterator[str]:
 
 
 def _is_within(line: str, start: int, end: re.Match[str]) -> bool:
-    """Return whether a sentence continues after a mark, judging by the text before it (from `start`) and after it."""
+    """Return whether a mark is within a sentence, judging by the text before it (from `start`) and after it."""
     return bool(_NO_END.search(line, start, end.start())) or any(
         before.search(line, start, end.start()) and after.match(line, end.end()) for before, after in _WITHIN
     )

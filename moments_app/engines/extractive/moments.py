@@ -1,7 +1,7 @@
-"""Moments: a window divided by pauses and vocabulary. Each part has its most central sentences and key phrases.
+"""Divide a window into moments by pauses and vocabulary, with the central sentences and key phrases of each.
 
-Vocabulary: TextTiling (Hearst 1997, https://aclanthology.org/J97-1003) compares the words before and after a gap, and
-measures how deep a valley of similarity the gap is. Time: a pause much longer than usual is always a boundary.
+TextTiling (Hearst 1997, https://aclanthology.org/J97-1003) compares the words before and after a gap between turns. A
+gap with a deep valley of similarity may be a boundary. A pause that is much longer than usual is always a boundary.
 """
 
 import math
@@ -30,8 +30,8 @@ from moments_app.engines.transcript import Turn
 
 SUMMARY_SENTENCES = 3
 SUMMARY_MAX = 320  # characters
-DETAIL_WORDS = 280  # of the 300 that a detail may have; dates are added
-DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would repeat the transcript
+DETAIL_WORDS = 280  # less than the maximum of 300, because dates are added
+DETAIL_SHARE = 0.5  # share of the segment's words; less would lose facts, more would repeat the transcript
 TAGS = 6
 NAME_MAX = 60  # characters
 _WORDS = re.compile(r"[^\W_]+")
@@ -56,8 +56,8 @@ SMALLEST = 10  # minimum turns of a segment, unless pauses separate it
 LARGEST = 40
 MOST = 200  # maximum segments of a window; an answer can't have more moments
 PAUSE_LEAST = 1_800.0  # seconds
-PAUSE_FACTOR = 10  # times the usual gap
-LONE_TURNS = 3  # fewer turns between two pauses join the adjacent part
+PAUSE_FACTOR = 10  # times the median gap
+LONE_TURNS = 3  # fewer turns between two pauses become part of the adjacent range
 
 
 def build_moments(request: MomentRequest) -> MomentAnswer:
@@ -93,7 +93,7 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
 
 
 def _tags(window: Window, phrases: Counted) -> list[str]:
-    """Return the best phrases of several turns. If there are fewer than three, add the best phrases of any turn."""
+    """Return the best phrases that occur in several turns. If there are fewer than three, add others."""
     recurring = phrases.best(window.weights, TAGS, least=2)
     if len(recurring) >= 3:
         return recurring
@@ -101,7 +101,7 @@ def _tags(window: Window, phrases: Counted) -> list[str]:
 
 
 def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
-    """Return a name from the first tags. If it is taken, add the date of the first turn."""
+    """Return a unique name, built from the first tags or, if necessary, the date of the first turn."""
     names = ["-".join(_WORDS.findall(" ".join(some)))[:NAME_MAX] for some in (tags[:2], tags[:3], tags[1:3]) if some]
     dated = f"{names[0] if names else 'conversation'}-{turn.created_at:%Y-%m-%d}"
     candidates = [*names, dated, *(f"{dated}-{number}" for number in range(2, 202))]
@@ -109,7 +109,10 @@ def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
 
 
 def _most_central(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
-    """Return the most informative statements in order, without similar ones; without statements, other sentences."""
+    """Return the most informative statements in order, without similar ones.
+
+    If there are no statements, return other sentences.
+    """
     stated = [one for one in own if one.is_statement]
     asked = [one for one in own if one.turn.role == "user" and one.terms]
     return _of_most(stated, weights) or _of_most(asked, weights) or _of_most(own, weights)
@@ -157,7 +160,7 @@ def persons_in(own: Iterable[Sentence]) -> list[str]:
 
 
 def feelings(sentences: Iterable[str]) -> list[str]:
-    """Return the feelings that people express as their own, most frequent first, except those that they deny."""
+    """Return the feelings that people express as their own and don't deny, most frequent first."""
     counts = Counter(name for sentence in sentences if _OWN.search(sentence) for name in _named(sentence))
     return [name for name, _count in counts.most_common(MAX_FEELINGS)]
 
@@ -168,21 +171,21 @@ def _named(sentence: str) -> list[str]:
 
 
 def _is_denied(sentence: str, start: int) -> bool:
-    """Return whether a negation precedes a feeling closely, in the same clause."""
+    """Return whether a feeling is negated by a word shortly before it in the same clause."""
     clause = re.split(r"[,;:.!?–—]|\bbut\b", sentence[:start])[-1]
-    # "Can't wait" and "can't believe" are no denials.
+    # "Can't wait" and "can't believe" are not negations of a feeling.
     return bool(_DENIED.search(clause))
 
 
 def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[range]:
-    """Divide a window into segments that cover it.
+    """Divide a window into segments.
 
     Args:
-        turns: the window, at least one turn.
-        vocabulary: the content words of each turn.
+        turns: The window, with at least one turn.
+        vocabulary: The content words of each turn.
 
     Returns:
-        Consecutive ranges of positions. None starts with a tool result, unless the window does.
+        Consecutive ranges of positions that cover the window. A tool result can start only the first one.
     """
     starts = [0]
     for sitting in _sittings(turns):
@@ -194,7 +197,7 @@ def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[
 
 
 def _longest_pauses(starts: list[int], turns: Sequence[Turn]) -> list[int]:
-    """Return the starts; if there are too many, those after the longest pauses."""
+    """Return the starts. If there are more than `MOST`, return those after the longest pauses."""
     if len(starts) <= MOST:
         return starts
     ranked = sorted(starts[1:], key=lambda n: turns[n - 1].created_at - turns[n].created_at)
@@ -215,13 +218,13 @@ def _sittings(turns: Sequence[Turn]) -> list[range]:
 
 
 def _topic_starts(sitting: range, turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[int]:
-    """Return where a subject starts within a sitting: at the deepest valleys, with a minimum distance."""
+    """Return the starts of topics within a sitting: its deepest valleys, with a minimum distance between them."""
     candidates = [n for n in sitting[SMALLEST : -SMALLEST + 1 or None] if turns[n].role == "user"]
     depths = _depths([_similarity(vocabulary, n, sitting) for n in sitting[1:]])
     depth = {n: depths[n - sitting.start - 1] for n in candidates}
     if not depth:
         return []
-    # Hearst's stricter cut: valleys that are one standard deviation deeper than usual.
+    # Hearst's stricter cutoff: valleys one standard deviation deeper than the mean.
     cut = mean(depth.values()) + pstdev(depth.values())
     chosen: list[int] = []
     for n in sorted(depth, key=lambda n: (-depth[n], n)):
@@ -235,7 +238,7 @@ def _topic_starts(sitting: range, turns: Sequence[Turn], vocabulary: Sequence[Se
 
 
 def _similarity(vocabulary: Sequence[Sequence[str]], gap: int, sitting: range) -> float:
-    """Return the cosine of the word counts of the blocks before and after a gap, from 0 to 1."""
+    """Return the cosine similarity of the words in the blocks before and after a gap, from 0 to 1."""
     before = _counts(vocabulary[max(sitting.start, gap - BLOCK) : gap])
     after = _counts(vocabulary[gap : min(sitting.stop, gap + BLOCK)])
     norm = math.sqrt(sum(n * n for n in before.values()) * sum(n * n for n in after.values()))
@@ -248,7 +251,7 @@ def _counts(block: Sequence[Sequence[str]]) -> Counter[str]:
 
 
 def _depths(similarity: Sequence[float]) -> list[float]:
-    """Return, for each gap, how far the similarity rises to the nearest peaks on both sides, as a sum."""
+    """Return the depth of each gap: how far it is below the nearest peaks of similarity on both sides, added up."""
     before, after = _peaks(similarity), _peaks(similarity[::-1])[::-1]
     return [(left - own) + (right - own) for left, own, right in zip(before, similarity, after, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Key phrases: the topics of turns, found as recurring runs of words between stop words.
+"""Key phrases of turns: recurring runs of words between stop words.
 
 In scripts without spaces, a phrase is a run of two to four characters that occurs in several turns.
 """
@@ -12,17 +12,17 @@ from functools import lru_cache
 from moments_app.engines.extractive.language import ENGLISH, LETTERS, UNKNOWN, ignored_words, stem, words
 from moments_app.engines.extractive.sentences import Sentence
 
-LONGEST = 2  # words
-SHORTEST = 3  # letters
-WIDE_LENGTHS = (4, 3, 2)  # characters
+LONGEST = 2  # maximum words of a phrase
+SHORTEST = 3  # minimum letters of a word
+WIDE_LENGTHS = (4, 3, 2)  # characters of a phrase in a script without spaces
 PHRASE_MAX = 60  # characters
 OFTEN = 0.8  # exponent of the number of sentences in the score of a phrase
 SHARED = 1.5  # factor for a phrase that more than one speaker uses
 _TOKEN = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
-_ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of a street]" is no topic
+_ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of a street]" is not a topic
 _WIDE_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]{2,}")
-# Characters that are in no phrase of Chinese or Japanese: pronouns, particles, and parts of any sentence.
+# Characters that separate phrases in Chinese and Japanese, because they may occur in any sentence.
 _WIDE_STOPS = re.compile(
     "[的了是我你您他她它们在有和就不也都这那吗呢吧啊呀嘛哦很会要去来到说想能可把被给让对从跟与或但而且因为所以如果还没好多少些个一两几"
     "什么怎样谁哪里上下着沿过得以为中后前起时候现在今天昨天明天年月日号点分钟\u3040-\u309f]+|[。！？，、；：]"
@@ -33,7 +33,7 @@ Phrase = tuple[str, ...]  # stems of its words
 
 @lru_cache(maxsize=5_000)
 def phrases_of(text: str, language: str) -> tuple[str, ...]:
-    """Return the phrases of a sentence in lower case, in order; none in an unknown language."""
+    """Return the lower-case phrases of a sentence in order. An unknown language has none."""
     if wide := _WIDE_RUN.findall(text):
         return tuple(dict.fromkeys(part for run in wide for part in _wide_phrases(run)))
     if language == UNKNOWN:
@@ -58,7 +58,8 @@ def _runs(text: str, language: str) -> Iterator[list[str]]:
     for token in [*_TOKEN.findall(text), ""]:
         word = token.lower().replace("’", "'").removesuffix("'s")
         is_named = len(word) >= SHORTEST and word[0].isalpha() and word not in ignored
-        if is_named and not word.endswith(("ly", "n't")) and not before.isdigit():  # a counted thing is no topic
+        # A word after a number is not a topic.
+        if is_named and not word.endswith(("ly", "n't")) and not before.isdigit():
             run.append(word)
         elif run:
             yield run
@@ -71,10 +72,10 @@ def _stems(phrase: str) -> Phrase:
 
 
 class Counted:
-    """Counts the sentences that contain a phrase, for all phrases and their parts.
+    """Counts the sentences with each phrase or part of a phrase.
 
     Args:
-        without: stems that no phrase may have, for example the names of the speakers.
+        without: Stems that phrases must not contain, for example the names of the speakers.
     """
 
     def __init__(self, without: frozenset[str] = frozenset()) -> None:
@@ -108,7 +109,7 @@ class Counted:
         return [self._said[stems] for stems in chosen]
 
     def _worth(self, stems: Phrase, weights: Mapping[str, float]) -> float:
-        """Return the score of a phrase. It grows with frequency, rarity, length, and the number of speakers."""
+        """Return the score of a phrase. It increases with frequency, rarity, length, and the number of speakers."""
         is_wide = bool(_WIDE_RUN.match(stems[0]))
         rarity = math.sqrt(len(stems[0])) if is_wide else sum(weights.get(stem, 1.0) for stem in stems)
         speakers = {one.speaker.name for one in self._sentences[stems]}
@@ -124,7 +125,8 @@ def _overlap(one: Phrase, other: Phrase) -> bool:
 def counted(sentences: Iterable[Sentence], names: Iterable[str]) -> Counted:
     """Count the phrases of statements and questions, without names of people."""
     said = [one for one in sentences if one.turn.role != "tool" and _is_about_something(one)]
-    said = [one for one in said if one.kinds or one.language == ENGLISH] or said  # else small talk is not recognized
+    # Small talk is not recognized in other languages.
+    said = [one for one in said if one.kinds or one.language == ENGLISH] or said
     found = Counted(frozenset(stem(word) for name in names for word in words(name)))
     for one in said:
         found.add(one)

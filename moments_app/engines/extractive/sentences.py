@@ -1,4 +1,4 @@
-"""The verbatim sentences of a window of turns: which of them make sense alone, and how they are chosen."""
+"""Verbatim sentences of a window of turns: find those that make sense alone, and choose among them."""
 
 import math
 import re
@@ -26,18 +26,18 @@ from moments_app.engines.statements.dates import is_dated, with_dates
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
-VOCABULARY_CHARS = 20_000  # characters of a turn whose words are counted
-DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, and with a number or a name
+VOCABULARY_CHARS = 20_000  # maximum characters of a turn in which words are counted
+DATED, PARTICULAR = 1.7, 1.3  # factors for a sentence with a time, or with a number or a name
 VAGUE = 0.4  # factor for a sentence that can't be understood alone
 MIN_WORDS = 3  # minimum words of a meaningful sentence
-MIN_UNREAD = 6  # minimum words in another language
+MIN_UNREAD = 6  # minimum words in a language whose small talk is not recognized
 MIN_CHARACTERS = 12  # minimum characters in a script without spaces
-MIN_LASTING = 4  # minimum in such a script for a sentence with lasting information about its speaker
-MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; less is code or a table
+MIN_LASTING = 4  # minimum characters in such a script, for lasting information about the speaker
+MIN_LETTERS = 0.6  # minimum share of letters and spaces in a sentence; code and tables have less
 
-# The places where a sentence continues with the same subject, and the words for its speaker.
-# "Maria: Hey John!", as in a transcript of two people. A single letter is no name: "Q: Who? A: Me."
+# "Maria: Hey John!", as in a transcript of two people. A single letter is not a name: "Q: Who? A: Me."
 _SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
+# The places where a sentence may continue with the same subject, and first-person subjects.
 _AND = r"(?:and|but|und|aber|y|pero|et|mais|и|а)"
 _PIECE = re.compile(rf"(?<=[,;，；])(?=.)|(?=\s{_AND}\s)")
 _SUBJECT = re.compile(r"\b(?:I(?:'m|’m)?|[Ii]ch|[Jj]e|[Jj]'|Я|я)(?=\W)|我")
@@ -51,8 +51,8 @@ class Speaker:
     """The speaker of a sentence.
 
     Args:
-        name: the name; "User", "Assistant" or the name of the tool if it is unknown.
-        is_named: whether the application or the transcript names them.
+        name: The speaker's name. If it is unknown, "User", "Assistant" or the name of the tool.
+        is_named: Whether the application or the transcript names the speaker.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Sentence:
     """A verbatim sentence, and the words by which it is chosen.
 
     Args:
-        place: its place in the turn.
-        text: its text, word for word.
-        core: its text without leading interjections and forms of address; used for analysis, never shown.
-        terms: its content words.
-        language: the language of its turn.
+        place: Its position in the turn.
+        text: Its verbatim text.
+        core: Its text without leading interjections and forms of address. Used for analysis, never shown.
+        terms: Its content words.
+        language: The language of its turn.
     """
 
     turn: Turn
@@ -84,7 +84,7 @@ class Sentence:
 
     @cached_property
     def quote(self) -> str:
-        """The sentence as a memory: its speaker, its words, and in brackets the dates that they refer to."""
+        """The sentence as a memory: the speaker, the verbatim text, and in brackets the dates it refers to."""
         said = with_dates(self.text, self.turn.created_at.date())
         return said if self.turn.role == "tool" else f"{self.speaker.name}: {said}"
 
@@ -95,7 +95,6 @@ class Sentence:
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of lasting information about the speaker, most durable first."""
         return kinds_of(self.core, self.language)
 
     @property
@@ -128,7 +127,7 @@ class Sentence:
 
     @property
     def _is_long_enough(self) -> bool:
-        """True if it has enough words. The minimum is higher if small talk can't be recognized by its words."""
+        """True if it has enough words. The minimum is higher in languages whose small talk is not recognized."""
         if is_wide(self.text):
             return len(self.text) >= (MIN_LASTING if self.lasts else MIN_CHARACTERS)
         if self.language == ENGLISH or self.lasts:
@@ -138,23 +137,23 @@ class Sentence:
 
     @property
     def lasts(self) -> bool:
-        """True if it says something about its speaker that will be true for a while."""
+        """True if it has lasting information about its speaker."""
         return bool(self.kinds or self.attribute)
 
     @cached_property
     def attribute(self) -> str:
-        """The attribute of the speaker that it states, such as `home`; usually blank."""
+        """The attribute of the speaker that it sets, such as `home`. Usually blank."""
         found = statement_of(f"{self.speaker.name}: {self.core}")
         return found.attribute if found and found.subject == self.speaker.name else ""
 
     @cached_property
     def can_be_kept(self) -> bool:
-        """True if it states something that is understood alone and that its speaker holds as true."""
+        """True if it is a statement that makes sense alone and that its speaker presents as true."""
         return self.is_statement and not needs_context(self.core, self.language) and not is_unreal(self.text)
 
     @cached_property
     def worth(self) -> float:
-        """The weight of a new word in it: by its speaker, by how long it stays true, and by how specific it is."""
+        """The weight of its new words, which depends on its speaker, its durability, and how specific it is."""
         durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
         own = 1.3 if self.is_of_speaker else 0.7 if self.speaker.is_named else 1.0
         particular = DATED if is_dated(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
@@ -162,20 +161,20 @@ class Sentence:
 
     @property
     def _role_weight(self) -> float:
-        """The weight of the speaker: all people have the same weight, an assistant has less."""
+        """The weight of the speaker. All people have the same weight, and an assistant has a lower one."""
         return 1.0 if self.speaker.is_named else ROLE_WEIGHT[self.turn.role]
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window of turns after reading.
+    """A window of turns with the data derived from them.
 
     Args:
-        turns: oldest first.
-        speech: the speaker and the text of each.
-        languages: the language of each.
-        vocabulary: the content words of each.
-        weights: the weights of words; rare words have high weights.
+        turns: The turns, oldest first.
+        speech: The speaker and the text of each turn.
+        languages: The language of each turn.
+        vocabulary: The content words of each turn.
+        weights: The weights of words. Rare words have high weights.
     """
 
     turns: Sequence[Turn]
@@ -208,10 +207,10 @@ class Window:
 
 
 def quotes_of(sentence: str) -> list[str]:
-    """Return a sentence, split into parts if they state different attributes, because each of these can end separately.
+    """Split a sentence into parts that set different attributes, because each attribute can end separately.
 
-    "My name is Nora, I live in Oslo" gives a name and a home. A part that shares its subject repeats it: "I live in
-    Oslo", "I … work as a nurse".
+    "My name is Nora, I live in Oslo" sets a name and a home. If a part has no subject, the previous subject is
+    repeated: "I live in Oslo", "I … work as a nurse".
     """
     parts, subject = [""], ""
     for piece in _PIECE.split(sentence):
@@ -231,7 +230,6 @@ def _attribute(text: str) -> str:
 
 
 def read(turns: Sequence[Turn]) -> Window:
-    """Return the window of these turns."""
     speech = _by_speaker(turns)
     languages = [language_of(text[:VOCABULARY_CHARS]) for _, text in speech]
     vocabulary = [
@@ -241,9 +239,10 @@ def read(turns: Sequence[Turn]) -> Window:
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
-    """Return the speaker and the text of each turn. If most turns start with a name, remove it from the text.
+    """Return the speaker and the text of each turn.
 
-    A name from the application takes precedence.
+    If most turns start with a name, it is the speaker and is removed from the text. A name from the application takes
+    precedence.
     """
     matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
@@ -262,7 +261,7 @@ def _of_role(turn: Turn) -> Speaker:
 
 
 def _weights(vocabulary: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return the inverse document frequency of each word over the turns of the window, smoothed."""
+    """Return the smoothed inverse document frequency of each word, with turns as documents."""
     count = len(vocabulary)
     frequency = Counter(word for turn in vocabulary for word in set(turn))
     return {
@@ -275,8 +274,8 @@ def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> li
     """Choose the sentences with the most new information for their length, up to `left` words, in order.
 
     The choice is greedy, with budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain
-    of a sentence is the weight of its words that no chosen one has. It never grows, so an earlier gain is an upper
-    bound, and only the sentence with the highest gain is weighed again (Minoux 1978,
+    of a sentence is the weight of its words that are in no chosen sentence. A gain never grows, so an earlier gain is
+    an upper bound, and only the gain of the best sentence is computed again (Minoux 1978,
     https://doi.org/10.1007/BFb0006528).
     """
     covered: set[str] = set()
@@ -299,21 +298,21 @@ def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> li
 def gain(sentence: Sentence, covered: Set[str], weights: dict[str, float]) -> float:
     """Return the new information in a sentence, relative to its length.
 
-    The sum is exact before it is rounded: it must not depend on the order of a set, nor grow when words are removed.
+    `fsum` makes the sum exact, so it doesn't depend on the order of the set, and never grows when words are removed.
     """
     new = math.fsum(weights.get(term, 0.0) for term in sentence.terms - covered)
     return new * sentence.worth / (len(sentence.text.split()) + MIN_WORDS)
 
 
 def information(sentence: Sentence, weights: dict[str, float]) -> float:
-    """Return the information in a sentence alone. It grows with length, but less than proportionally."""
+    """Return the information in a single sentence. It grows less than proportionally to the length."""
     said = math.fsum(weights.get(term, 0.0) for term in sentence.terms)
     alone = 1.0 if sentence.can_be_kept else VAGUE
     return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + MIN_WORDS, 0.75)
 
 
 def dated(chosen: Iterable[Sentence]) -> str:
-    """Return the verbatim sentences, one line per change of speaker, with the date each time it changes."""
+    """Return the verbatim sentences, with a new line for each change of speaker, and the date only where it changes."""
     lines: list[str] = []
     date = ""
     for (day, _), said in groupby(chosen, key=lambda one: (f"[{one.turn.created_at:%Y-%m-%d}] ", one.speaker)):
@@ -323,7 +322,7 @@ def dated(chosen: Iterable[Sentence]) -> str:
 
 
 def in_turn(chosen: Iterable[Sentence]) -> str:
-    """Return the verbatim sentences, with the speaker each time it changes."""
+    """Return the verbatim sentences, with the speaker only where it changes."""
     said, speaker = [], None
     for one in chosen:
         said.append(one.quote.removeprefix(f"{one.speaker.name}: ") if one.speaker == speaker else one.quote)
@@ -332,5 +331,5 @@ def in_turn(chosen: Iterable[Sentence]) -> str:
 
 
 def fallback(turn: Turn) -> str:
-    """Return the summary of a turn without sentences: its beginning."""
+    """Return the beginning of a turn, as the summary of turns without sentences."""
     return " ".join(turn.content[:200].split()) or "Turns without text."

@@ -1,4 +1,4 @@
-"""Dates in sentences: add dates in brackets to relative times, and find the start of a fact and the end of a plan."""
+"""Add dates in brackets to relative times in sentences, and find the start of a fact and the end of a plan."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ Languages = tuple[str, ...]
 
 
 def with_dates(text: str, said_on: date) -> str:
-    """Return a text with the date in brackets after each time that is relative to the day of the text."""
+    """Return a text with a date in brackets after each relative time, such as "yesterday [6 May 2023]"."""
     result, end = "", 0
     for place, written in _dates(text, said_on):
         result += f"{text[end:place]} [{written}]"
@@ -39,12 +39,12 @@ def _dates(text: str, said_on: date) -> Sequence[tuple[int, str]]:
 
 
 def is_dated(text: str) -> bool:
-    """Return whether a text names a time that is relative to the day of the text."""
+    """Return whether a text contains a relative time, such as "yesterday"."""
     return bool(times.relative_times(text, ANY_DAY))
 
 
 def is_to_come(text: str) -> bool:
-    """Return whether a text names a future day relative to the day of the text."""
+    """Return whether a text contains a relative time in the future, such as "tomorrow"."""
     return any(found.time.first > ANY_DAY for found in times.relative_times(text, ANY_DAY, is_dated=True))
 
 
@@ -54,11 +54,12 @@ def spoken_date(day: date) -> str:
 
 
 def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return the start of the day that a sentence names; None if it names no valid day.
+    """Return the start of the day mentioned in a sentence, or None if there is no valid day.
 
     Args:
         text: a text with dates in brackets after relative times.
-        said_at: the time of the text. A day without a year is the last one before it. A later day becomes this time.
+        said_at: the time of the text. A day without a year is the latest such day up to this time. If the result would
+            be later than this time, return this time.
         zone: the person's time zone.
     """
     digits, languages = _read(text)
@@ -69,10 +70,10 @@ def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
 
 @lru_cache(maxsize=2_000)
 def planned_in(text: str, said_on: date) -> Time | None:
-    """Return the next time that a plan names; None if it names none, or only recurring ones such as "every Monday".
+    """Return the next time mentioned in a plan. Ignore recurring times such as "every Monday".
 
     Args:
-        text: the text of a plan. A weekday, or a day without a year, is the first one after `said_on`.
+        text: the text of a plan. A weekday, or a day without a year, is the first such day after `said_on`.
         said_on: the day of the text.
     """
     digits, languages = _read(text)
@@ -83,19 +84,19 @@ def planned_in(text: str, said_on: date) -> Time | None:
 
 
 def plan_ends(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return the end of the day that a plan names, in the person's time zone; None if it names no day."""
+    """Return the end of the time mentioned in a plan, in the person's time zone, or None if there is no time."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return datetime.combine(planned.end, time(0), zone) if planned else None
 
 
 def plan_in(text: str, said_at: datetime, zone: tzinfo) -> str:
-    """Return the time of a plan in words, such as "planned for 7 May 2023"; blank if it names no day."""
+    """Return the time of a plan in words, such as "planned for 7 May 2023", or an empty string if it has no time."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return f"planned for {_in_english(planned)}" if planned else ""
 
 
 def _read(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the text with its numbers as digits, and the languages to try."""
+    """Return the text with its numbers as digits, and its likely languages."""
     languages = tuple(dict.fromkeys((*times.likely_languages(text), DEFAULT)))
     return in_digits(text, languages), languages
 
@@ -130,11 +131,11 @@ def _in_digits(named: Time) -> str:
     return f"{named.first} – {named.last}"
 
 
-# --- times that are not an end, such as "from tomorrow" or "every Monday"; the words are in `times.txt` ---
+# --- start times and recurring times, such as "from tomorrow" and "every Monday" ---
 
 
 def without_open(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
-    """Return the times at which something may end.
+    """Return the times that may be an end.
 
     Start times and recurring times are left out: "from 3 May to 5 May" gives the 5th.
 
@@ -150,7 +151,7 @@ def without_open(digits: str, found: Iterable[Found], languages: Languages) -> l
 
 
 def _is_part(one: Found, other: Found) -> bool:
-    """Return whether a time is part of a longer one, as "tomorrow" in "the day after tomorrow"."""
+    """Return whether a time is part of a longer one, such as "tomorrow" in "the day after tomorrow"."""
     return other.start <= one.start and one.end <= other.end and one.end - one.start < other.end - other.start
 
 
@@ -182,7 +183,7 @@ def _stands_before(words: re.Pattern[str], digits: str, start: int) -> bool:
 
 @cache
 def _pattern(kind: str, languages: Languages) -> re.Pattern[str]:
-    """Return the pattern for the words of a kind: `from`, `until`, `onward` or `every`."""
+    """Return a pattern for the words of a kind (`from`, `until`, `onward` or `every`) in some languages."""
     return re.compile("|".join(filter(None, (_of_language(kind, language) for language in languages))) or "(?!)")
 
 

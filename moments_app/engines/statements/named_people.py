@@ -1,6 +1,7 @@
 """Find a person named with a relationship: "my sister Anna", "Dr. Weiss is my dentist", "Nora's son Tim".
 
-`tables/named_people.txt` has a few short patterns per language. A sentence that matches none names no person.
+`tables/named_people.txt` has a few short patterns per language. If no pattern matches a sentence, no person is found in
+it.
 """
 
 import re
@@ -30,7 +31,7 @@ class NamedPerson(NamedTuple):
     Args:
         name: the name in the sentence.
         relationship: their relationship to the owner, in English.
-        owner: the person to whom they are related: a name, or blank for the speaker.
+        owner: the name of the person to whom they are related; blank for the speaker.
     """
 
     name: str
@@ -61,7 +62,7 @@ _PATTERNS = [_compiled(*line) for line in lines_of("named_people")]
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_person(text: str) -> NamedPerson | None:
-    """Return the first person whom a sentence names together with a relationship; None if there is none.
+    """Return the first person named together with a relationship in a sentence, or None.
 
     Args:
         text: a sentence, with or without its speaker in front.
@@ -89,7 +90,7 @@ def is_proper_name(text: str) -> bool:
 
 
 def short_name(name: str) -> str:
-    """Return the name without its title, or the first of its words; blank if there is no shorter form."""
+    """Return the name without its title, otherwise its first word. Blank if there is no shorter form."""
     if title := _TITLED.match(name):
         return name[title.end() :]
     first, _, last = name.partition(" ")

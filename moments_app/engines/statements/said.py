@@ -1,14 +1,14 @@
-"""Read a person's attribute and its value from a sentence in the first or third person.
+"""Parse a person's attribute and its value in a sentence in the first or third person.
 
-`tables/attributes.txt` contains a few short patterns. A sentence that matches none has no attribute and is kept
-unchanged. In English, "I live in Oslo" is read like "User lives in Oslo": "I" and "my" stand for the speaker that the
-line names ("Nora: I live in Oslo"), or for the user if it names none. In other languages, only the first person is
-read.
+`tables/attributes.txt` contains a few short patterns. A sentence that matches no pattern has no attribute and is kept
+unchanged. In English, "I live in Oslo" is read like "User lives in Oslo": "I" and "my" refer to the speaker in front of
+the sentence ("Nora: I live in Oslo"), or to the user if there is none. In other languages, only the first person is
+parsed.
 
 Dreams, wishes, suppositions, questions and quotes of other people aren't statements. A denial about home or work isn't
 one either, unless it says that something ended. Any other sentence is taken literally.
 
-The kind of a statement, and how long it is kept, follow from its attribute or its words.
+The attribute or the words of a statement determine its kind and how long it is kept.
 """
 
 import re
@@ -26,7 +26,7 @@ ENGLISH = "en"
 USER = "User"
 # "Nora: I live in Oslo", as in transcripts and quotes.
 SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{1,30})?): (?=\S)")
-# First-person forms are replaced by "I", so that the patterns for names such as "Nora" match.
+# First-person forms are replaced by "I", so that the patterns for names such as "Nora" also match them.
 _SHORT = [
     (re.compile(short), long)
     for short, long in (
@@ -95,8 +95,8 @@ _QUOTED = re.compile(
     r"[\"“„«「][^\"”“»」]*\b(?:I|I'm|my|ich|mein\w*|yo|mi|je|mon|я|мой)\b[^\"”“»」]*[\"”“»」]|[“「][^”」]*我"
 )
 OTHER, PLAN = "other", "plan"
-MOST = 1.0  # worth of an attribute with one value at a time
-_OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # others: `relationship`
+MOST = 1.0  # worth of a statement about an attribute with one value at a time
+_OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # default: `relationship`
 _KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in lines_of("kinds")]
 _KIND_PARTS = {kind.upper(): pattern for kind, pattern in lines_of("kinds")}
 _WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pattern in lines_of("worth")]
@@ -104,15 +104,16 @@ _WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pa
 
 @dataclass(frozen=True)
 class Statement:
-    """A value of a person's attribute, as a sentence states it.
+    """A statement about a person's attribute.
 
     Args:
         subject: the person.
-        attribute: `home`, `work`, `name`, `age` or `relationship`. If the value is a relative's name: the relationship.
-        value: the value in the sentence. For work: the occupation, the employer or both. Blank: any value.
+        attribute: `home`, `work`, `name`, `age` or `relationship`. If the value is the name of a relative or pet, the
+            attribute is the relationship, such as `daughter`.
+        value: the value in the sentence. For work, the occupation, the employer or both. Blank means any value.
         is_over: whether the person no longer has the value.
-        wrong: the value that it corrects; blank if it corrects none.
-        is_new: whether it says that something changed.
+        wrong: the incorrect value that the statement corrects; blank if there is none.
+        is_new: whether the statement says that the value has changed.
     """
 
     subject: str
@@ -128,7 +129,7 @@ class Statement:
         return self.attribute in (HOME, WORK, NAME, AGE, RELATIONSHIP)
 
     def ends(self, earlier: "Statement") -> bool | None:
-        """Return whether an earlier statement of the same attribute is no longer true; None if that is uncertain."""
+        """Return whether this ends an earlier statement about the same attribute, or None if that is uncertain."""
         if earlier.is_over or (not self.is_over and self._says(earlier)):
             return False
         if self.is_over:
@@ -142,7 +143,7 @@ class Statement:
         return bool(self.wrong) and self.wrong.casefold() == earlier.value.casefold()
 
     def _says(self, earlier: "Statement") -> bool:
-        """Return whether both can be true at once."""
+        """Return whether both statements can be true at the same time."""
         has_its_value = self._has_value_of(earlier)
         is_another_job = self.attribute == WORK and self.is_new and self.value.casefold() != earlier.value.casefold()
         return has_its_value and not is_another_job
@@ -168,7 +169,7 @@ class _Pattern(NamedTuple):
     """A line of `tables/attributes.txt`.
 
     Args:
-        mark: `-` if the value has ended, `+` if it is new.
+        mark: `-` if the value is no longer true, `+` if it is new.
         pattern: a pattern with groups for its value, and in English for its subject.
     """
 
@@ -193,7 +194,7 @@ _OWN, _ENGLISH = list(_patterns(in_english=False)), list(_patterns(in_english=Tr
 
 @lru_cache(maxsize=2_000)  # builds and contexts read the same sentences repeatedly
 def statement_of(text: str) -> Statement | None:
-    """Return the statement that a sentence makes about an attribute; None if it makes none.
+    """Return the statement in a sentence, or None if no pattern matches.
 
     Args:
         text: a sentence, with or without its speaker in front.
@@ -231,7 +232,7 @@ def _statement(one: _Pattern, found: re.Match[str]) -> Statement | None:
         return None
     if "subject" in named and first in times.calendar_names():  # English: "I moved in May"
         return None
-    if attribute == HOME and one.mark == "+":  # moving to an employer is a new job; "moved to Linux" is no move
+    if attribute == HOME and one.mark == "+":  # "moved to" an employer means a new job; "moved to Linux" is not a move
         if first in words_of("firms", "other"):
             return None
         if _EMPLOYER.search(value):
@@ -260,7 +261,7 @@ def is_unreal(text: str) -> bool:
 
 
 def kind_of(text: str) -> str:
-    """Return the kind of a statement, or `other` if no word indicates one."""
+    """Return the kind of a statement, or `other` if none of its words indicates a kind."""
     if said := statement_of(text):
         return _OF_ATTRIBUTES.get(said.attribute, "relationship")
     found = (kind for kind, pattern in _KINDS if pattern.search(text) or (kind == PLAN and is_to_come(text)))
@@ -268,7 +269,7 @@ def kind_of(text: str) -> str:
 
 
 def worth_of(text: str) -> float:
-    """Return how much longer than other text a new text is kept, from 0 to 1: longest for names, family and health."""
+    """Return the worth of a new text, from 0 to 1. Text with a higher worth is kept longer."""
     if statement_of(text):
         return MOST
     return next((worth for worth, pattern in _WORTH if pattern.search(text)), 0.0)

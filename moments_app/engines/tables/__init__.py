@@ -1,7 +1,7 @@
-"""Words and patterns of languages, with a text file for each use.
+"""Tables of words and patterns in several languages, in text files.
 
 A line consists of a name or a language, a colon, and words or a pattern. `#` starts a comment. A name in angle
-brackets, such as `<PLACE>`, stands for a part of the pattern that is defined by the module that uses it.
+brackets, such as `<PLACE>`, is replaced with a part of a pattern that the calling module defines.
 """
 
 import re
@@ -22,7 +22,7 @@ def lines_of(name: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def words_of(name: str, language: str) -> tuple[str, ...]:
-    """Return a table's words of a language; none if the language isn't listed."""
+    """Return a table's words for a language. Empty if the table doesn't list the language."""
     return tuple(dict(lines_of(name)).get(language, "").split())
 
 
@@ -31,7 +31,7 @@ def word_set(*names: str) -> frozenset[str]:
     """Return the entries of English tables.
 
     Raises:
-        KeyError: There is no such table.
+        KeyError: there is no such table.
     """
     tables = dict(lines_of("english"))
     return frozenset(entry.strip() for name in names for entry in tables[name].split(","))
@@ -46,13 +46,13 @@ def any_of(*names: str) -> str:
 
 @cache
 def english() -> dict[str, str]:
-    """Return the regular expressions of all English tables, by their names in capitals."""
+    """Return the regular expressions of all English tables, keyed by the table's name in capitals."""
     return {name.upper(): any_of(name) for name, _ in lines_of("english")}
 
 
 @cache
 def any_pattern(name: str, language: str | None = None) -> re.Pattern[str]:
-    """Return a pattern that matches if any pattern of a table does, ignoring case.
+    """Return a case-insensitive pattern that matches any pattern of a table.
 
     Args:
         name: the name of the table.

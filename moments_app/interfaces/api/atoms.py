@@ -139,7 +139,7 @@ def add_directly(
 
     Args:
         stream: a stream of the acting person, or a shard.
-        person: the owner; None: all users of the shard.
+        person: the owner; None if the item is shared by all users of the shard.
         values: validated by `AtomInput`.
         requested_by: the writer, who is also recorded as the requester of jobs that become due.
 
@@ -155,7 +155,7 @@ def add_directly(
     digest = content_hash(values["content"])
     whose = owner_columns(stream, person) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **whose, **values)
-    # The item that prevented an insert may be absorbed before this looks it up.
+    # Retry, because the item that prevented the insert may be absorbed before it is found here.
     while (present := _sent_before(atom) or _said_already(atom, person)) is None:
         if add_atoms(stream, [atom], requested_by=requested_by):
             return atom, True
@@ -163,7 +163,7 @@ def add_directly(
 
 
 def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
-    """Return the item with the same `external_id`, in any state; None if there is none.
+    """Return the item with the same `external_id` in any state, or None.
 
     Raises:
         IdTaken: the item has different content.
@@ -177,6 +177,6 @@ def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
 
 
 def _said_already(atom: MemoryAtom, person: UserProfile | None) -> MemoryAtom | None:
-    """Return an active item with the same words that the person may see; None if there is none."""
+    """Return an active item that has the same text and is visible to the person, or None."""
     same = atom.stream.atoms.active().seen_by(person).filter(content_hash=atom.content_hash)
     return same.order_by("is_candidate").first()

@@ -86,10 +86,10 @@ class ContextInput(PersonQuery):
     )
 
     def to_internal_value(self, data: Any) -> Any:
-        """Split `layers` at commas if it is a query parameter, and read `chat_id` as `session_id`.
+        """Split `layers` at commas if it is a query parameter. Use `chat_id` as `session_id`.
 
         Raises:
-            ValidationError: `chat_id` and `session_id` name different sessions.
+            ValidationError: `chat_id` and `session_id` are different.
         """
         if isinstance(data, Mapping):
             data = dict(data)
@@ -178,12 +178,12 @@ class ContextViewSet(PersonViewSet[Any]):
 
 
 def served_context(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:
-    """Build a context, record that it was served, and return it in the form of `ContextAnswer`.
+    """Build a context, store its receipt, and return the context as serialized by `ContextAnswer`.
 
     Args:
         user_id: the person; None for an unknown person.
         values: validated by `ContextInput`.
-        application: primary key of the application that names the person.
+        application: primary key of the person's application.
 
     Raises:
         NotFound: the key may not see the person.

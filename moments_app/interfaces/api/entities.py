@@ -172,7 +172,7 @@ class LinkViewSet(ListModelMixin, PersonViewSet[EntityLink]):
         return one_or_404(Entity.objects.for_user(self.person), atom_id=entity_id)  # type: ignore[no-any-return]
 
     def _ends(self, entity_id: uuid.UUID) -> dict[str, Any]:
-        """Return the link's columns."""
+        """Return the entities and the relation of a link. Raise `ValidationError` if it links an entity to itself."""
         to, relation = self.validated_data["to"], self.validated_data["relation"]
         if entity_id == to:
             raise ValidationError({"to": "to_entity must be another entity."}, CONTRADICTORY)

@@ -190,7 +190,7 @@ class FactHistory(serializers.Serializer[Any]):
 
 
 def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]:
-    """Return a page of a person's facts in the form of `FactList`, using at most two statements.
+    """Return a page of a person's facts as serialized by `FactList`, with at most two SQL statements.
 
     Args:
         values: validated by `FactsQuery`.
@@ -218,7 +218,7 @@ def fact_or_404(user: UserProfile | None, fact_id: uuid.UUID) -> MemoryAtom:
     """Return a person's fact.
 
     Raises:
-        NotFound: there is none, or it belongs to another person.
+        NotFound: the fact doesn't exist, or belongs to another person.
     """
     facts = MemoryAtom.objects.filter(user=user).select_related(*SHOWN, "stream", "user")
     return one_or_404(facts.defer("search_vector"), atom_id=fact_id)
@@ -308,7 +308,7 @@ def order_of(values: dict[str, Any]) -> Order:
 
 
 def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, requested_by: str) -> dict[str, Any]:
-    """Change a fact as ordered, or preview the changes. Return the result in the form of `CorrectionAnswer`.
+    """Correct, end or withdraw a fact, or preview the changes. Return the result as serialized by `CorrectionAnswer`.
 
     Args:
         fact: a fact of the acting person.
@@ -327,7 +327,7 @@ def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Cor
     """Return a person's correction.
 
     Raises:
-        NotFound: there is none, or it belongs to another person.
+        NotFound: the correction doesn't exist, or belongs to another person.
     """
     return one_or_404(Correction.objects.for_user(user).select_related("fact"), correction_id=correction_id)
 

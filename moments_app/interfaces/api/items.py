@@ -285,14 +285,14 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     about_nobody = (*inputs, "list")
 
     def get_queryset(self) -> StoredItemQuerySet:
-        """Return the items of the person. If the request names no person: those that belong to no person."""
+        """Return the person's items. Without a person in the request, return the application's own items."""
         if self.person is None and not self.is_application_wide:
             return StoredItem.objects.none()
         return StoredItem.objects.of(self.person, self.application).live().defer("text", "search_vector")
 
     @property
     def is_application_wide(self) -> bool:
-        """True if the request is about items that belong to no person."""
+        """True if the request is about the application's own items, which belong to no person."""
         return self.named is None and key_of(self.request).user_id is None
 
     def create(self, request: Request) -> Response:
@@ -314,7 +314,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
     def destroy(self, request: Request) -> Response:
         """Delete the items at some addresses."""
-        held = self.at_addresses().select_for_update(of=("self",)).in_order()  # in the order of `put`: no deadlocks
+        held = self.at_addresses().select_for_update(of=("self",)).in_order()  # as in `put`, to prevent deadlocks
         own = StoredItem.objects.filter(pk__in=list(held.values_list("pk", flat=True))).only("pk")
         _rows, by_table = own.delete()
         return self.answer({"deleted": by_table.get(StoredItem._meta.label, 0)})
@@ -323,7 +323,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         """Search or list items."""
         asked = self.validated_data
         query = RecallRequest(asked["query"]) if "query" in asked else None
-        if query and not self.is_application_wide:  # items that belong to no person have no vectors
+        if query and not self.is_application_wide:  # the application's own items have no vectors
             query = with_vector(query)
         with self.transaction():
             if query:
@@ -341,7 +341,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
             StoredItem.objects.restart_ttl(items)
 
     def found(self, query: RecallRequest) -> Sequence[StoredItem]:
-        """Return the items that match the query, best first, up to the end of the requested page."""
+        """Return the items that match the query, best first, including those on earlier pages."""
         asked = self.validated_data
         if self.person is None and not self.is_application_wide:
             return []
@@ -395,7 +395,6 @@ class ItemNamespaceViewSet(ItemViewSet):
 
 
 def _columns(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of an item's row."""
     text = item["text"] if "text" in item else text_of(item["value"])
     values = {name: item[name] for name in ("key", "value", "ttl")}
     return {"namespace": stored(item["namespace"]), "text": text, **values}

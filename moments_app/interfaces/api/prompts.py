@@ -217,11 +217,11 @@ class OfPromptViewSet(ApiViewSet[M]):
         return prompt
 
     def owner(self) -> int | None:
-        """Return the application that owns new prompts; None (global) if there is only one application."""
+        """Return the application that owns new prompts. None, for global prompts, if there is only one application."""
         return self.application if Application.objects.are_several() else None
 
     def added(self, prompt: PromptResource) -> PromptVersion:
-        """Add the version in the body. Activate it if requested."""
+        """Add the version from the request, and activate it if requested."""
         text = normalize_newlines(self.validated_data["content"])
         note, after = self.validated_data["note"], self.validated_data.get("after")
         version = prompt.add_version(text, created_by=self.actor, note=note, after=after)
@@ -267,10 +267,10 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
         return self.created(self.prompt(self.validated_data["name"]), is_new=True)
 
     def _drafted(self) -> PromptResource:
-        """Return an unsaved prompt for the body. Take omitted fields from the global prompt.
+        """Return an unsaved prompt for the request. Fields missing in the request are copied from the global prompt.
 
         Raises:
-            ValidationError: its purpose is unknown, or differs from the global prompt's.
+            ValidationError: the purpose is unknown, or differs from the purpose of the global prompt.
         """
         name, purpose = self.validated_data["name"], self.validated_data.get("purpose")
         uri = f"{ADDRESS}{name}"

@@ -1,7 +1,7 @@
-"""Retraction over REST: of a person's turns and items, and of a shard's shared items, which belong to no person.
+"""Retract a person's turns and items, or the shared items of a shard, over REST.
 
-Requests may not change the tables with derived rows. So the views that retract and undo use the role of the tables'
-owner and filter by person themselves. They require a key with the scope `admin`.
+The database role of requests can't change the tables with derived rows. So the views that retract and undo use the role
+of the tables' owner and filter by person themselves. They require a key with the scope `admin`.
 """
 
 import uuid

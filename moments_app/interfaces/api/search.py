@@ -125,12 +125,12 @@ class SearchViewSet(PersonViewSet[Any]):
 
 
 def search_data(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:
-    """Search a person's memory, and return the results in the form of `SearchAnswer`.
+    """Search a person's memory, and return the results as serialized by `SearchAnswer`.
 
     Args:
         user_id: the person; None for an unknown person.
         values: validated by `SearchInput`.
-        application: primary key of the application that names the person.
+        application: primary key of the person's application.
     """
     kinds = list(dict.fromkeys(values["kinds"]))
     since, until = values.get("since"), values.get("until")

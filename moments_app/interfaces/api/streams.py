@@ -195,7 +195,7 @@ class AlreadyThere(Conflict):
 
 
 def streams_seen_by(person: UserProfile | None, application: int) -> QuerySet[MemoryStream]:
-    """Return the streams that a person's requests may see: the person's own, and the application's shards."""
+    """Return the streams visible to a person's requests: the person's own streams and the application's shards."""
     seen = Q(user=None, application=application)
     seen |= Q(user=person) if person else Q()
     return MemoryStream.objects.filter(seen).select_related("user", "session")

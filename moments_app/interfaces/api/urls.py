@@ -37,7 +37,7 @@ router.register("prompts", prompts.PromptViewSet, "prompts")
 router.register("prompts/<public_id:name>/versions", prompts.PromptVersionViewSet, "promptversions")
 
 urlpatterns = [
-    # First, because it is requested most often, and Django tries patterns in order.
+    # First, because it is requested most often and Django tries patterns in order.
     path(
         "memory/context",
         context.ContextViewSet.as_view({"get": "read", "post": "read_long"}, basename="context"),

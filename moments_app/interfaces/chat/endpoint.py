@@ -33,7 +33,7 @@ async def _answer(protocol: Protocol, request: Request) -> Relay:
     """Serve a call: check its key, and relay the upstream's answer to the request with memory."""
     check_request(request.scope)
     key = await authenticated(request.headers)
-    data = await request.body()  # its size was checked when it was received
+    data = await request.body()  # the size was checked when the body was received
     sent = await in_thread(partial(protocol.read_request, data))
     session = chat_session_of(key, request.headers, sent)
     await _count(key)
@@ -68,7 +68,7 @@ async def models(request: Request) -> Response:
 
 
 async def _count(key: ApiKey) -> None:
-    """Count a call. If the database does not respond, the call continues uncounted.
+    """Count a call against the limits. If the database does not respond, continue without counting.
 
     Raises:
         LimitReached: the call exceeds a limit.
@@ -80,7 +80,7 @@ async def _count(key: ApiKey) -> None:
 
 
 async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory | None:
-    """Return the request with memory; None if memory fails for any reason."""
+    """Return the request with memory, or None if adding memory fails for any reason."""
     try:
         work = in_thread(partial(_caught_up, session, request))
         return await asyncio.wait_for(work, settings.CHAT.memory_timeout_seconds)
@@ -91,7 +91,7 @@ async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWit
 
 
 def _caught_up(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
-    """Add memory to a request, after storing earlier rounds of the session that are still in the spool."""
+    """Add memory to a request. First store earlier rounds of the session that are still in the spool."""
     catch_up(session)
     return with_memory(session, request)
 

@@ -15,11 +15,11 @@ FAILURES = Counter(
 
 
 class ChatError(Refusal):
-    """A refusal of the chat endpoint that has no class of its own.
+    """An error of the chat endpoint without a class of its own.
 
     Args:
         code: identifies the error for programs.
-        message: explains it to people, and quotes no conversation.
+        message: explains the error to people, without quoting the conversation.
     """
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:

@@ -15,13 +15,13 @@ from sessions_app.transcript.append_round import live_from, newest_turns
 from sessions_app.transcript.store import NamedSession, locked_session
 
 SOURCE = "chat"  # origin of new sessions; also stored in the metadata of turns
-# Layers that are left out if the caller sends the conversation, because they would repeat its turns.
+# Layers to omit if the caller sends the conversation, because they would repeat its turns.
 OF_TURNS = ("hot_turns", "summary")
 
 
 @dataclass(frozen=True)
 class RequestWithMemory:
-    """A request after memory was added.
+    """A request with added memory.
 
     Args:
         context_id: the id of the context's receipt.
@@ -37,11 +37,11 @@ class RequestWithMemory:
 def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
     """Add memory to a request. If the session is new, create it.
 
-    If the caller sends the conversation's history, no turn of it is repeated, and turns before the boundary of the
-    included checkpoint are left out. Otherwise memory adds the newest turns.
+    If the caller sends the conversation's history, memory doesn't repeat its turns, and a checkpoint replaces the turns
+    before its boundary. Otherwise memory adds the newest turns.
 
     Raises:
-        Exception: memory failed, for any reason.
+        Exception: adding memory failed, for any reason.
     """
     layers = [name for name in default_layers() if not (request.has_history and name in OF_TURNS)]
     sent = [turn.content for turn in request.turns]
@@ -81,7 +81,7 @@ def _put_into(request: ChatRequest, envelope: Envelope) -> RequestWithMemory:
 
 
 def _replaced_turns(request: ChatRequest, envelope: Envelope) -> int:
-    """Return how many of the caller's turns the checkpoint in the context replaces."""
+    """Return the number of the caller's turns that the context's checkpoint replaces."""
     boundary, source = envelope.checkpoint, envelope.input
     if boundary is None or not request.has_history:
         return 0

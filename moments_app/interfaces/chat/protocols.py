@@ -1,12 +1,12 @@
-"""The OpenAI protocols of the chat endpoint, Chat Completions and Responses: how to read requests and answers.
+"""The OpenAI protocols of the chat endpoint, Chat Completions and Responses. Classes here parse requests and answers.
 
-An answer is read from the relayed bytes: a whole response, or a stream of its parts. The upstream is not trusted:
-whatever bytes it sends, the result is an answer that can be stored, or no answer.
+An answer is parsed from the relayed bytes, which are a whole response or a stream of its parts. The upstream is not
+trusted. Any bytes result either in an answer that can be stored, or in no answer.
 
 The requests and answers of the Responses API consist of items. In the transcript, an item is a message or a part of
-one. Consecutive items of an assistant, including its tool calls, are one turn, so that the answer is recognized when
-the next call's input contains it. Items without text, such as reasoning, stay next to the items that they belong to,
-and are forwarded unchanged.
+one. Consecutive items of an assistant, including its tool calls, are one turn, so that an answer is recognized in the
+input of the next call. Items without text, such as reasoning, stay next to the items they belong to, and are forwarded
+unchanged.
 """
 
 import json
@@ -29,7 +29,8 @@ from sessions_app.transcript.append import NewMessage
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}  # types of calls, and fields with their arguments
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# Fields that refer to state at the upstream. A request with memory omits them: the session has the earlier turns.
+# Fields that refer to state at the upstream. A request with memory omits them, because the session has the earlier
+# turns.
 OURS = ("conversation", "previous_response_id")
 _FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
@@ -42,12 +43,12 @@ A = TypeVar("A", bound="Answer")
 
 @dataclass
 class Answer:
-    """A model's answer: the first choice of a completion.
+    """A model's answer, which is the first choice of a completion.
 
     Args:
         calls: the tool calls, by position.
         model: the upstream's name of the model.
-        finish_reason: why the answer ended; blank if its end is missing.
+        finish_reason: why the answer ended; blank if the end is missing.
         usage: the tokens that the upstream reported, as `input_tokens` and `output_tokens`.
     """
 
@@ -95,10 +96,10 @@ class Answer:
         return {"id": _storable(call["id"]), "type": "function", "function": function}
 
     def turn(self, metadata: dict[str, Any], *, is_whole: bool) -> NewMessage | None:
-        """Return the answer as a turn for the transcript; None if it is empty.
+        """Return the answer as a turn for the transcript, or None if it is empty.
 
         Args:
-            is_whole: whether the answer is complete; tool calls of an incomplete answer are dropped.
+            is_whole: whether the answer is complete. Tool calls of an incomplete answer are dropped.
         """
         calls = [self._whole_call(number) for number in sorted(self.calls)] if is_whole else []
         if not self.text and not calls:
@@ -114,7 +115,7 @@ class Answer:
 
 
 def read_answer(answer: A, data: bytes, *, is_stream: bool) -> A:
-    """Add the relayed bytes to an empty answer, and return it. Skip invalid parts."""
+    """Parse the relayed bytes into an empty answer, and return the answer. Skip invalid parts."""
     for part in _events(data) if is_stream else [data]:
         try:
             answer.add(json.loads(part))
@@ -135,7 +136,7 @@ def _string(value: Any) -> str:
 
 
 def _storable(text: str) -> str:
-    """Replace NUL and lone surrogates, which PostgreSQL can't store. Join split surrogate pairs."""
+    """Replace NUL characters and lone surrogates, which PostgreSQL can't store. Join split surrogate pairs."""
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -144,12 +145,11 @@ class ResponsesRequest(ChatRequest):
 
     @property
     def conversation(self) -> Any:
-        """The id of the conversation that the body names."""
         named = self.body.get("conversation")
         return named.get("id") if isinstance(named, dict) else named
 
     def derived_session(self, user_id: str) -> str:
-        """Return a session id derived from the first message; blank if an earlier response contains that message."""
+        """Return a session id derived from the first message, or blank if the request continues an earlier response."""
         return "" if self.body.get("previous_response_id") else super().derived_session(user_id)
 
     def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -172,7 +172,7 @@ def read_request(data: bytes) -> ResponsesRequest:
     """Parse the body of a Responses request.
 
     Raises:
-        ChatError: the request is invalid; the message says why.
+        ChatError: the request is invalid. The message says why.
     """
     body = read_body(data)
     if body.get("background"):
@@ -214,7 +214,7 @@ def _grouped(items: Sequence[Any]) -> Grouped:
 
 
 def _message(number: int, item: Any) -> dict[str, Any] | None:
-    """Return an item as a chat message; None if it has no text.
+    """Return an item as a chat message, or None if it has no text.
 
     Raises:
         ChatError: the item is not an object.
@@ -247,7 +247,7 @@ def _call(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """Return the text or the refusal of an assistant's message."""
+    """Return the text or the refusal in an assistant's message."""
     if isinstance(content, str):
         return content
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -316,11 +316,11 @@ class Protocol:
     """One of OpenAI's protocols for calling a model.
 
     Args:
-        name: the name in records.
-        path: the path of the URL, here and at the upstream.
+        name: the protocol's name in the spool's records.
+        path: the URL path, both of this endpoint and of the upstream.
         read_request: parses the body of a request; raises `ChatError`.
-        answer: the class that reads answers.
-        endings: possible beginnings of the event that ends a stream.
+        answer: the class that parses answers.
+        endings: prefixes by which the last event of a stream is recognized.
     """
 
     name: str

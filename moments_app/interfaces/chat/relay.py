@@ -1,4 +1,4 @@
-"""Relay a call: pass the upstream's answer on as it arrives, and the end of the answer once the round is stored.
+"""Relay a call. Pass the upstream's answer on as it arrives, except for its end, which waits until the round is stored.
 
 The upstream is the model to which calls are forwarded. Its URL and key come only from settings.
 """
@@ -22,7 +22,7 @@ from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.rounds import READ_BYTES
 from moments_app.interfaces.chat.write_ahead import WriteAhead
 
-# Response headers that the caller receives, in addition to rate limits: those that clients act on.
+# Response headers to relay in addition to rate limits, because clients act on them.
 PASSED_ON = (
     "content-type",
     "content-length",
@@ -32,7 +32,7 @@ PASSED_ON = (
     "x-should-retry",
     "x-request-id",
 )
-CONNECT_SECONDS = 10.0  # to connect to the upstream
+CONNECT_SECONDS = 10.0  # seconds to connect to the upstream
 LIMITS = "x-ratelimit-"
 
 # All errors that a call can raise. Their messages may contain any text.
@@ -73,7 +73,7 @@ async def call_upstream(method: str, path: str, body: bytes | None = None) -> As
 
 
 def upstream_error(error: Exception) -> ChatError:
-    """Return an error for the caller. It names the kind of failure, and never quotes the upstream."""
+    """Return an error for the caller. It describes the kind of failure, and never quotes the upstream."""
     if isinstance(error, httpx2.TimeoutException):
         return ChatError(504, "upstream_timeout", "The model endpoint did not respond in time.")
     return ChatError(
@@ -116,11 +116,11 @@ def _timeout() -> httpx2.Timeout:
 class Ending:
     """A buffer that holds back the end of a stream until the round is stored.
 
-    The end is the event that ends the stream, and everything after it. An incomplete line is held back only if it may
-    be the start of that event.
+    The end is the last event, and everything after it. An incomplete line is held back only if it may be the start of
+    that event.
 
     Args:
-        spellings: possible beginnings of that event.
+        spellings: prefixes by which the last event is recognized.
     """
 
     def __init__(self, spellings: Sequence[bytes]) -> None:
@@ -158,15 +158,15 @@ class Relay:
     """An ASGI application that relays the answer to one call.
 
     Args:
-        ahead: the round, which has started.
+        ahead: the round in progress.
         body: the body for the upstream.
-        headers: headers about memory for the response.
+        headers: response headers that report on memory.
     """
 
     ahead: WriteAhead
     body: bytes
     headers: dict[str, str]
-    _incomplete: str = "client_disconnected"  # the default, if nothing else ends the answer
+    _incomplete: str = "client_disconnected"  # used unless the answer ends for another reason
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -208,7 +208,7 @@ class Relay:
     # --- a stream of events ---
 
     async def _stream(self, response: httpx2.Response, send: Send) -> None:
-        """Relay events as they arrive, except the last. Headers are sent first, so they only report on the message."""
+        """Relay events as they arrive, except the last. The headers are sent first, and only describe the message."""
         await self._begin(response, send, self.ahead.words)
         ending = Ending(self._protocol.endings)
         try:
@@ -237,7 +237,7 @@ class Relay:
     # --- other responses ---
 
     async def _whole(self, response: httpx2.Response, send: Send) -> None:
-        """Relay a response when it is complete. If it is too long to store, relay the rest as it arrives."""
+        """Buffer a response until it is complete. If it is too long to store, relay the rest as it arrives."""
         held = bytearray()
         try:
             async for chunk in response.aiter_raw():

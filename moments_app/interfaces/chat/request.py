@@ -1,4 +1,4 @@
-"""Requests of the chat endpoint: convert messages to turns, add memory, and find the key, person and session."""
+"""Parse requests of the chat endpoint, convert messages to turns, add memory, and find the key, person and session."""
 
 import asyncio
 import hashlib
@@ -42,7 +42,7 @@ _message_input, _public_id = MessageInput(), PublicIdField()
 
 @dataclass(frozen=True)
 class Entry:
-    """A message of a body, with the parts of the body that it consists of."""
+    """A message, and the parts of the body from which it was parsed."""
 
     role: str
     parts: Sequence[dict[str, Any]]
@@ -55,8 +55,8 @@ class ChatRequest:
     Args:
         body: the parsed JSON.
         data: the original bytes.
-        entries: all messages.
-        turns: the messages without system messages.
+        entries: all messages, including system messages.
+        turns: all messages except system messages.
     """
 
     body: dict[str, Any]
@@ -77,7 +77,7 @@ class ChatRequest:
 
     @property
     def conversation(self) -> Any:
-        """The id of the conversation that the body names; None if it names none."""
+        """The conversation id in the body; None if there is none."""
         return None
 
     def derived_session(self, user_id: str) -> str:
@@ -99,13 +99,13 @@ class ChatRequest:
         *,
         without: int,
     ) -> bytes:
-        """Return the body with memory: lasting memory first, and search results right before the user's last message.
+        """Return the body with lasting memory at the start, and search results right before the user's last message.
 
         This order lets a provider's prompt cache reuse everything before the search results of the last round.
 
         Args:
             memory: a system message.
-            earlier: turns that the caller did not send. They follow the caller's instructions.
+            earlier: turns that the caller did not send, to insert after the caller's instructions.
             recalled: system messages with the search results.
             without: the number of the caller's oldest turns to leave out. Instructions are never left out.
         """
@@ -130,7 +130,6 @@ class ChatRequest:
         return self.body | {"messages": parts}
 
     def without_memory(self) -> bytes:
-        """Return the body for a call without memory."""
         return self.data
 
 
@@ -138,7 +137,7 @@ def read_request(data: bytes) -> ChatRequest:
     """Parse the body of a Chat Completions request.
 
     Raises:
-        ChatError: the request is invalid; the message says why.
+        ChatError: the request is invalid. The message says why.
     """
     body = read_body(data)
     messages = body.get("messages")
@@ -162,7 +161,7 @@ def read_body(data: bytes) -> dict[str, Any]:
 
 
 def read_turns(messages: Iterable[tuple[str, Any]]) -> Iterator[NewMessage]:
-    """Convert chat messages to turns for the transcript. Leave out system messages.
+    """Convert chat messages to turns for the transcript, without system messages.
 
     Args:
         messages: the original messages, each with its path in the body.
@@ -181,7 +180,7 @@ def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
     try:
         return new_message(message, tools)
     except InvalidMessage as error:
-        field = next(map(str, error.errors()[0]["loc"]), "it")  # the rest of the path names a variant of the type
+        field = next(map(str, error.errors()[0]["loc"]), "it")  # the rest of the path is the variant of the type
         reason = f"{field} does not match the format of a chat message."
     except ValidationError as error:
         field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
@@ -193,7 +192,7 @@ def new_message(message: Any, tools: dict[str, str]) -> NewMessage:
     """Return a chat message as a turn for the transcript.
 
     Args:
-        tools: names of tools by the ids of earlier calls; this message's calls are added.
+        tools: the tool names of earlier calls, keyed by the call's id. This message's calls are added.
 
     Raises:
         pydantic.ValidationError: it is not a chat message.
@@ -232,7 +231,7 @@ async def authenticated(headers: Headers) -> ApiKey:
 
 
 async def _verified(text: str) -> ApiKey | None:
-    """Return the valid key with this text; None if there is none. Use a cache if the database does not respond."""
+    """Return the valid key with this text, or None. If the database does not respond, use a cache."""
     place = f"chat_key:{hashlib.sha256(text.encode()).hexdigest()}"
     try:
         key = await asyncio.wait_for(in_thread(partial(_found, text)), settings.CHAT.memory_timeout_seconds)
@@ -256,13 +255,13 @@ def _found(text: str) -> ApiKey | None:
 
 
 def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> ChatSession:
-    """Return the session of a call: the session that headers or the body name, or one derived from the history.
+    """Return the session of a call. Its id comes from the headers or the body, or is derived from the first message.
 
     Raises:
         ChatError: an id is missing or invalid, or the key may not act for the person.
     """
     own = key.user.user_id if key.user else ""
-    # With a user's key, only the upstream uses the `user` of the body.
+    # With a user's key, `user` in the body is ignored here and forwarded to the upstream.
     user_id = _id(headers, "X-User-Id") or own or _named("user", request.body.get("user"))
     if not user_id:
         text = "Send X-User-Id, or user in the body. A service key must name the user."
@@ -288,7 +287,7 @@ def _named(field: str, value: Any) -> str:
 
 
 def _id(headers: Headers, name: str) -> str:
-    """Return the id in a header, which is UTF-8; blank if the header is missing."""
+    """Return the id in a UTF-8 header, or an empty string if the header is missing."""
     value = headers.get(name)
     if value is None:
         return ""

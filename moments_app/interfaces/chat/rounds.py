@@ -1,7 +1,8 @@
-"""A round: the person's message, committed before the upstream is called, and the answer, stored once at the end.
+"""A round consists of a person's message, committed before the upstream is called, and the answer, stored at the end.
 
-A round can be written to records and restored from them, so another process can store what a killed process had
-received. Storing a round twice has no effect, because the external ids of its turns contain the round's id.
+A round can be serialized to records. If a process is killed, another process restores the round and stores the part of
+the answer received so far. Storing a round twice has no effect, because the external ids of its turns contain the
+round's id.
 """
 
 from collections.abc import Sequence
@@ -45,12 +46,12 @@ class Round:
     Args:
         protocol: a key of `PROTOCOLS`.
         context_id: the id of the context that the model received; blank if there was none.
-        round_id: a part of the external ids of the turns.
+        round_id: included in the external ids of the turns.
         started_at: the time of the messages.
         begun: the stored messages; None until they are in the transcript.
-        status: the status of the upstream's response; 0 before it responds.
+        status: the HTTP status of the upstream's response; 0 before it responds.
         is_stream: whether the upstream responds with a stream.
-        heard: the received bytes.
+        heard: the bytes of the answer received so far.
         incomplete: why the answer is incomplete; blank if it is complete.
     """
 
@@ -91,7 +92,7 @@ class Round:
         return self._read({"part": part[: READ_BYTES - len(self.heard)].decode("latin-1")})
 
     def end(self, incomplete: str) -> Record:
-        """Set why the answer ended. Return the change as a record."""
+        """Set the reason why the answer is incomplete. Return the change as a record."""
         return self._read({"incomplete": incomplete, "ended_at": timezone.now().isoformat()})
 
     @classmethod
@@ -129,7 +130,7 @@ class Round:
             return begin_round(user, self.session.session_id, said, **self._named())
 
     def store(self) -> bool:
-        """Store the answer, and the messages if they are not stored. Queue the jobs that become due.
+        """Store the answer, and the messages if they are not stored yet. Queue the jobs that become due.
 
         Returns:
             False if the round was dropped, because the person or the session was deleted in the meantime.
@@ -165,13 +166,13 @@ class Round:
         return {"agent_id": self.session.agent_id, "source": SOURCE, "round_id": self.round_id}
 
     def _may_be_erased(self) -> bool:
-        """Return whether any person was erased since the round started. Who that was is not on record."""
+        """Return whether any person was erased since the round started. The log doesn't say which person."""
         erased = Event.objects.filter(type=ERASED_EVENT, created_at__gte=self.started_at - CLOCKS)
         with unlimited():  # the event of an erasure belongs to no person
             return erased.filter(Q(application=self.session.application) | Q(application=None)).exists()
 
     def _answer(self) -> tuple[NewMessage | None, str]:
-        """Return the answer as a turn and a blank reason. If there is no answer, return None and the reason."""
+        """Return the answer as a turn and an empty string, or None and the reason why there is no answer."""
         protocol = PROTOCOLS[self.protocol]
         answer = read_answer(protocol.answer(), bytes(self.heard), is_stream=self.is_stream)
         # Some callers disconnect after reading the end, before the relay has finished.

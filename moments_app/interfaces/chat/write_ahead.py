@@ -1,9 +1,9 @@
-"""Keep rounds if a process is killed or the database is down.
+"""Preserve rounds when a process is killed or the database is down.
 
 The message is committed before the upstream is called. While the database is down, it is spooled to disk instead. Each
-part of the answer is spooled before it is passed on. The end is passed on once the answer is committed or the spool is
-synced to disk. So if the caller saw the end of an answer, the round is stored, or will be at the next start. If both
-fail, the call still continues, and the response says so.
+part of the answer is spooled before it is passed on. The end of the answer is passed on once the answer is committed or
+the spool is synced to disk. So if the caller received the end of an answer, the round is stored, or will be at the next
+start. If both the commit and the spool fail, the call still continues, and the response reports it.
 
 Rounds that were left in the spool are *replayed*: the first web process of the host that finds them stores them. Each
 process checks the spool when it starts and every few seconds. Each call first replays the rounds of its session, so
@@ -28,20 +28,21 @@ from sessions_app.transcript import spool
 from sessions_app.transcript.spool import Spool
 
 STORED, SPOOLED, UNSTORED = "stored", "spooled", "unstored"
-STORE_SECONDS = 2.0  # limit for storing an answer before its end is passed on; after that, it stays in the spool
+STORE_SECONDS = 2.0  # maximum wait for storing an answer; after that, the round stays in the spool
 RETRY_SECONDS = (0.5, 2.0, 10.0)  # waits before each retry to store a round that could not be spooled
 
-EVERY_SECONDS = 2.0  # between two checks of the spool if it contains rounds
-QUIET_SECONDS = 10.0  # between two checks of the spool if it is empty
+EVERY_SECONDS = 2.0  # seconds between checks of a spool with rounds
+QUIET_SECONDS = 10.0  # seconds between checks of an empty spool
 AWAY = (InterfaceError, OperationalError, RuntimeError)  # errors while the database or the embedded server is down
 AWAY_PAUSE = 5.0  # maximum seconds between two replays of a session's rounds if the database is down
 LONGEST_PAUSE = 300.0  # maximum seconds between two replays of a round that fails for other reasons
-AWAY_MAX = 3  # after this many failures because of the database, a check ends
+AWAY_MAX = 3  # maximum database failures before a check of the spool ends
 
 logger = structlog.get_logger(__name__)
 
 _tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = WeakKeyDictionary()
-# The number of consecutive failures and the time of the next attempt, by file. By session if the database was down.
+# The number of consecutive failures and the time of the next attempt, keyed by file, or by session if the database was
+# down.
 _failures: dict[str, tuple[int, float]] = {}
 
 
@@ -54,10 +55,10 @@ class WriteAhead:
 
     def __init__(self, heard: Round, file: Spool | None) -> None:
         self.round, self._spool = heard, file
-        self.words = SPOOLED if self._is_spooled else UNSTORED  # where the message is: a value for the headers
+        self.words = SPOOLED if self._is_spooled else UNSTORED  # where the message is, for a response header
         if heard.begun:
             self.words = STORED
-        self.outcome = ""  # where the answer is; blank until that is known
+        self.outcome = ""  # `STORED`, `SPOOLED` or `UNSTORED`; blank until `settle`
         self._failure: Exception | None = None
 
     @classmethod
@@ -81,7 +82,7 @@ class WriteAhead:
         self._write(self.round.answered(status, is_stream=is_stream))
 
     def hear(self, part: bytes) -> None:
-        """Record a part of the answer, unless its outcome is known."""
+        """Record a part of the answer, unless its outcome is already known."""
         if not self.outcome:
             self._write(self.round.hear(part))
 
@@ -93,7 +94,7 @@ class WriteAhead:
         """Store the answer in the transcript. If that fails, leave the round in the spool.
 
         Args:
-            incomplete: why it is incomplete; blank if it is complete.
+            incomplete: why the answer is incomplete; blank if it is complete.
 
         Returns:
             The outcome: `STORED`, `SPOOLED` or `UNSTORED`.
@@ -207,7 +208,7 @@ def replay(paths: Iterable[Path], *, patiently: bool = False) -> None:
 
     Args:
         paths: the files of the rounds.
-        patiently: whether to wait for a process that is storing the same round.
+        patiently: whether to wait if another process is storing the same round.
     """
     away = 0
     for path in paths:
@@ -230,7 +231,7 @@ def _replay_one(path: Path, patiently: bool) -> None:
 
 
 def _file(path: Path) -> str:
-    """Return the file's name from before a process claimed it."""
+    """Return the name that the file had before a process claimed it."""
     return path.name.removesuffix(spool.TAKEN)
 
 

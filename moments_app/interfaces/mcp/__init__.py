@@ -1,4 +1,4 @@
-"""Memory for assistants that speak the Model Context Protocol: resources to read, tools to call, a prompt.
+"""Memory for assistants that use the Model Context Protocol: resources, tools and a prompt.
 
-`server.py` has what assistants see, `connection.py` determines the person, and `endpoint.py` serves HTTP.
+`server.py` defines these, `connection.py` determines the person, and `endpoint.py` serves HTTP.
 """

@@ -1,7 +1,7 @@
-"""The connection of an MCP client. It determines the person.
+"""The connection of an MCP client, which determines the person.
 
-Over HTTP, the key and the headers determine the person; over stdio, the command's arguments do. No URI and no argument
-of a tool names a person, so a client can't reach another person's memory.
+Over HTTP, the key and the headers determine the person; over stdio, the command's arguments do. URIs and arguments of
+tools never identify a person, so a client can't access another person's memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,14 +50,14 @@ class Connection:
         """Open a transaction that reads this person's rows.
 
         Raises:
-            NotFound: there is no such person.
+            NotFound: the person doesn't exist.
         """
         with acting_for(self.user_id, application=self.application) as user:
             yield _found(user)
 
     @contextmanager
     def writing(self) -> Iterator[UserProfile]:
-        """Open a transaction that writes this person's rows. If the person doesn't exist, create them.
+        """Open a transaction that writes this person's rows. Create the person if needed.
 
         Raises:
             PermissionDenied: the key's scope is insufficient.
@@ -82,7 +82,7 @@ CURRENT: ContextVar[Connection] = ContextVar("mcp_connection")
 
 
 def database_work(work: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that runs in a thread: apply the timeouts of a request, and release the connection."""
+    """Decorate a function that runs in a thread: apply request timeouts, and release the database connection."""
 
     @wraps(work)
     def done(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -97,7 +97,7 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
 
 
 async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:
-    """Run work in an MCP thread. The caller gets only its share of these threads.
+    """Run work in an MCP thread. Each caller has a share of these threads, so none can occupy all of them.
 
     Raises:
         Refused: no thread became free in time.

@@ -43,10 +43,10 @@ class _Entrance(APIView):
 
 
 class Endpoint:
-    """An ASGI application around the SDK's."""
+    """An ASGI application that wraps the SDK's."""
 
     def __init__(self) -> None:
-        # The SDK can't match host names against patterns, so it checks none. `check_request` does.
+        # Disable the SDK's check of host names, which doesn't support patterns. `check_request` checks them.
         self._inside: ASGIApp = server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
@@ -55,12 +55,12 @@ class Endpoint:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit or reject a request. Events of other types, such as startup, go to the SDK.
+        """Admit or reject a request. Pass events of other types, such as startup, to the SDK.
 
         Raises:
-            NoAnswer: the database does not answer.
+            NoAnswer: the database does not respond.
         """
-        # As many threads as the API has, so that both together fit into the pool of database connections.
+        # Use as many threads as the API, so that both fit into the pool of database connections.
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + SPARE
         app = self._inside
         if scope["type"] == "http":

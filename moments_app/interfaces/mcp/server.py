@@ -57,7 +57,7 @@ from sessions_app.text.invisible_characters import all_without_unseen
 from sessions_app.transcript.load import LoadedMessage
 
 PAGE_SIZE = 25
-BUILD_SECONDS = 45  # the longest wait of the tool for a build; clients time out after a minute
+BUILD_SECONDS = 45  # maximum seconds that the tool waits for a build; clients time out after a minute
 BUILD_POLL_SECONDS = 0.5
 
 INSTRUCTIONS = (
@@ -89,7 +89,7 @@ server = MCPServer(
 
 
 def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
-    """Register a resource. A resource of another person is reported as not found, like a missing one."""
+    """Register a resource. Another person's resource is reported as not found."""
 
     def register(read: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(read)
@@ -106,7 +106,7 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
 
 @database_work
 def _read(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Read a resource. Convert errors of the API to resource errors."""
+    """Read a resource. Convert the API's errors to resource errors."""
     try:
         return cast(T, all_without_unseen(read(*args, **kwargs)))
     except (NotFound, InvalidPage) as error:
@@ -149,7 +149,7 @@ def _with_tool_errors(work: Callable[[], T]) -> T:
 
 
 def _reasons(error: APIException) -> str:
-    """Return the reasons of an error as one line, with the names of the fields."""
+    """Return the messages of an error on one line, each with the name of its field."""
     errors = flatten_errors(error.detail)
     return "; ".join(f"{item.attr}: {item.detail}" if item.attr else item.detail for item in errors)
 
@@ -425,7 +425,7 @@ async def build_moments(session_id: str, context: Context, force: bool = False) 
         force: build moments even if the thresholds are not reached.
     """
     if ends := request_deadline():
-        ends.lift()  # the request's deadline would end the wait for the job
+        ends.lift()  # the wait may exceed the request's deadline
     job = await _in_thread(partial(_requested_build, session_id, force))
     deadline = asyncio.get_running_loop().time() + BUILD_SECONDS
     while job["status"] in Job.OPEN and asyncio.get_running_loop().time() < deadline:

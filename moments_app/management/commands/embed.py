@@ -15,7 +15,7 @@ from sessions_app.text.length import estimate_tokens
 
 TRIES = 5  # maximum consecutive attempts of a batch
 SAMPLE = 200  # texts of each kind that are sampled to estimate tokens
-PAUSE = 5.0  # seconds until a retry, if the endpoint names no time
+PAUSE = 5.0  # seconds until a retry if the endpoint doesn't specify a time
 
 
 class Command(BaseCommand):
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         made = self._fill(model)
         if options["activate"] and not model.is_active:
             model.activate()
-            made += self._fill(model)  # texts that were added since the last check and embedded with the former model
+            made += self._fill(model)  # texts added since the last check were embedded with the former model
         state = "in use" if options["activate"] or model.is_active else "not in use; --activate switches to it"
         return f"{model}: {made:,} embedded, {self._left(model)}, {state}."
 
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         return ", ".join(parts) or "complete"
 
     def _model(self, name: str | None, dimensions: int | None, *, wants_new: bool) -> EmbeddingModel:
-        """Return the model to fill. `--activate` with the model in use means that model with the configured recipe."""
+        """Return the model to fill. With only `--activate`, this is the model in use with the configured recipe."""
         if not name and not dimensions:
             model = EmbeddingModel.objects.in_use()
             if not wants_new:

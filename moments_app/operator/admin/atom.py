@@ -32,7 +32,7 @@ from sessions_app.models import UserProfile
 SEARCHED = 20_000  # maximum items to search, newest first, if neither a person nor a stream is selected
 FOUND = 1_000  # maximum items or people in a search result
 COLORS = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning", "line": "info"}
-# Columns that `describe` reads from the content.
+# Columns that `describe` sets from the content.
 DESCRIBED = ("subject", "attribute", "value", "valid_from", "valid_until", "worth", "kind", "about_kind", "about")
 LINKS_SHOWN = 100
 FACTS_SHOWN = 50
@@ -71,7 +71,7 @@ class MemoryAtomAdmin(PageAdmin):
         return queryset.select_related("stream__user", "stream__session")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Add the stream's name if all items are from one stream."""
+        """Add the stream to the context if the list shows items of only one stream."""
         of_stream = {"of_stream": stream_named(request, "stream__id__exact")}
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | of_stream)
         return response
@@ -79,7 +79,7 @@ class MemoryAtomAdmin(PageAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Add the stream's name if the operator comes from its page."""
+        """Add the stream to the context if the operator comes from the stream's page."""
         of_stream = {"of_stream": stream_named(request, "stream")}
         response: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | of_stream)
         return response
@@ -100,8 +100,7 @@ class MemoryAtomAdmin(PageAdmin):
             return queryset, False
         if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
             return queryset.matching(term), False  # type: ignore[attr-defined]
-        # Search by the primary keys found, which are few. In a single query, each half of the condition would scan all
-        # rows.
+        # Find the primary keys first, which are few. In a single query, each half of the condition would scan all rows.
         people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
         floor = MemoryAtom.objects.order_by("-pk").values_list("pk", flat=True)[SEARCHED - 1 : SEARCHED].first() or 0
         by_words = MemoryAtom.objects.filter(pk__gte=floor).matching(term).order_by("-pk")
@@ -109,7 +108,7 @@ class MemoryAtomAdmin(PageAdmin):
         return queryset.filter(Q(user__in=people) | Q(pk__in=found)), False
 
     def has_change_permission(self, request: HttpRequest, obj: MemoryAtom | None = None) -> bool:
-        """Forbid changes to items that are no longer in memory, and to released wordings, which are signed."""
+        """Prevent changes to items that are no longer active, and to released wordings, which are signed."""
         is_kept = obj is None or (obj.state == MemoryAtom.State.ACTIVE and not hasattr(obj, "release"))
         return is_kept and bool(super().has_change_permission(request, obj))
 
@@ -117,16 +116,16 @@ class MemoryAtomAdmin(PageAdmin):
         return False  # items are evicted, not deleted, so that former contexts can be explained
 
     def save_model(self, request: HttpRequest, obj: MemoryAtom, form: Any, change: bool) -> None:
-        """Save the item. Pin it if the operator wrote the text, so that every context includes it."""
+        """Save the item. If the operator wrote the text, pin it, so that every context includes it."""
         cause = Cause(actor_of(request))
         if not change:
             obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
-        # Lock the user first, to keep to the common order of locks.
+        # Lock the user first, in the same order as elsewhere, to prevent deadlocks.
         lock_rows(UserProfile.objects.filter(pk__in=[obj.user_id] if obj.user_id else []))
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written
         if is_written:
-            obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # `describe` reads them again
+            obj.kind, obj.valid_from = MemoryAtom.Kind.OTHER, None  # `describe` sets them again
         obj.valid_until = None
         obj.describe()
         was_about = obj.about_id
@@ -137,7 +136,7 @@ class MemoryAtomAdmin(PageAdmin):
         else:
             super().save_model(request, obj, form, change)
         if is_written:
-            obj.embeddings.all().delete()  # the vectors of the former text
+            obj.embeddings.all().delete()  # delete the vectors of the former text
             rebuild_known_people([was_about] if was_about else [])
         process_manual_change(obj, requested_by=cause.actor)
 
@@ -290,7 +289,7 @@ class EntityAdmin(PageAdmin):
         return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # only applications add entities, for people they know
+        return False  # only applications add entities
 
     @admin.display(description="Updated at")
     def changed(self, entity: Entity) -> datetime:
@@ -330,7 +329,7 @@ class KnownPersonAdmin(ReadOnlyAdmin):
     readonly_fields = ("user_link",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[KnownPerson]:
-        """Exclude people about whom every statement was withdrawn."""
+        """Exclude people whose statements were all withdrawn."""
         return super().get_queryset(request).with_statements()  # type: ignore[no-any-return]
 
     def get_search_results(

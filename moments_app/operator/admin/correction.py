@@ -57,7 +57,7 @@ class ContradictionAdmin(ReadOnlyAdmin):
 
 
 def waiting(request: HttpRequest) -> str:
-    """Return the number of open questions for the sidebar; blank if there are none."""
+    """Return the number of open questions for the sidebar, or an empty string if there are none."""
     number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", _number_waiting, KEPT) or 0
     return f"{COUNTED}+" if number > COUNTED else str(number or "")
 

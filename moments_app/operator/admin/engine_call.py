@@ -35,7 +35,7 @@ from sessions_app.database.several_servers import read_for_page
 from sessions_app.limited_operators import scope_key
 from sessions_app.templatetags.readable import in_words
 
-KEPT_SECONDS = 300  # because adding up a month of calls takes a second
+KEPT_SECONDS = 300  # seconds to cache sums, because summing a month of calls takes a second
 COUNTED = 1_000  # maximum jobs to count
 
 
@@ -50,7 +50,7 @@ class CallForm(FormPage[EngineCall]):
         return shown | {"exchange": kept.exchange if kept and may_read else None}
 
     def people(self) -> Collection[int]:
-        """Return the person of a call whose texts are stored."""
+        """Return the person of the call, if its texts are stored."""
         kept = self._kept()
         return [kept.user_id] if kept else []
 
@@ -84,7 +84,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 
 class FailureKindFilter(NewestValuesFilter):
-    """Kinds of failures. Only failed calls are searched, because they have an index."""
+    """Filters calls by kind of failure. Searches only failed calls, because these have an index."""
 
     title = "kind of failure"
 
@@ -102,7 +102,7 @@ class FailureKindFilter(NewestValuesFilter):
 
 
 class PersonFilter(ExactFilter):
-    """Calls for one person. To use indexes, they are found by the person's newest jobs."""
+    """Filters calls by person, through the person's newest jobs, which have an index."""
 
     title, parameter_name, lookup = "user_id", "user_id", "pk__in"
     JOBS = 1_000
@@ -235,5 +235,4 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     steered_with = "moments_app.change_job"
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the progress of the active model."""
         return embedding_state()

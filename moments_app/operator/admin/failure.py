@@ -1,7 +1,7 @@
 """The list of failures by cause, with the state of providers and lanes above it, and the list of circuits.
 
 The page of a failure shows its incidents, calls and unfinished jobs, and operators can retry the jobs. Circuits show
-which engines are not called, since when and why, and the jobs that wait for them.
+which engines are not called, since when and why, and which jobs wait for them.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from sessions_app.admin.links import change_url, column, list_url
 from sessions_app.admin.views import FormPage, RowAction, may_see
 from sessions_app.models import Session
 
-SHOWN = 20  # maximum jobs, and maximum calls
-SHARED = 5  # maximum people and prompt versions: those with the most failures
+SHOWN = 20  # maximum number of jobs, and of calls, on the page
+SHARED = 5  # maximum number of people, and of prompt versions; those with the most failures
 BAR = 480  # width of the chart in SVG units
 CHANGE_CIRCUIT = "moments_app.change_circuit"
 RETRY_WARNING = f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now."
-# Appended for operators who may change circuits.
+# Appended to the warning for operators who may change circuits.
 PROBE_WARNING = " If the circuit of their engine is open, one job tries the engine."
-# For each process: a description of the turns that it has not processed, and the counter of processed turns.
+# For each process, a description of its unprocessed turns, and the counter of processed turns.
 NOT_REMEMBERED = {
     "build_moments": ("turns without a moment", "built_message_count"),
     "form_memories": ("turns not searched for facts", "formed_message_count"),
@@ -47,7 +47,7 @@ HELD_SHOWN = 20
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour of the chart: the position of its bar in SVG units, and the height in percent."""
+    """An hour of the chart. `x` is the position of its bar in SVG units, `height` is in percent."""
 
     at: datetime
     count: int
@@ -122,7 +122,7 @@ class FailureForm(FormPage[FailureGroup]):
         return named.annotate(calls=Count("pk")).order_by("-calls")[:SHARED]
 
     def _not_remembered(self, stalled: Any) -> str:
-        """Describe the turns that are not remembered because of the failure; blank if they aren't counted."""
+        """Return a description of the turns not processed because of the failure. Blank if these aren't counted."""
         if self.row.process not in NOT_REMEMBERED:
             return ""
         words, done = NOT_REMEMBERED[self.row.process]
@@ -139,7 +139,7 @@ class SteerFailure(RowAction[FailureGroup]):
 
     def change(self, failure: FailureGroup) -> str:
         key = self.request.POST.get("incident")
-        shown = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # the keys of incidents include circuits
+        shown = incidents_of(failure, list(self.seen(Circuit.objects.open())))  # keys of incidents include circuits
         incident = next((each for each in shown if each.key == key), None)
         if incident is None:
             messages.error(self.request, "This incident is over, so nothing was changed.")

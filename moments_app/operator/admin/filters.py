@@ -18,7 +18,7 @@ class KindFilter(admin.ChoicesFieldListFilter):
 
 
 class TitleFilter(NewestValuesFilter):
-    """The choices of a field with names of processes or purposes, by title."""
+    """The titles of the processes or purposes in a field."""
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         first, *others = super().choices(changelist)

@@ -1,4 +1,4 @@
-"""The list of jobs, the page of a job, and the actions to retry and cancel it. Also the list of schedules."""
+"""The list of jobs, the page of a job, the actions to retry and cancel it, and the list of schedules."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.models.event import named_actor
 from sessions_app.people.provenance import declared
 
-FOUND_BY_NAME = 50  # maximum people and maximum sessions that a search by name finds
+FOUND_BY_NAME = 50  # maximum number of people, and of sessions, that a search by name returns
 STATE_LABELS = {
     "due": "info",
     "waiting": "warning",
@@ -54,11 +54,11 @@ STATES: dict[str, tuple[str, Callable[[JobQuerySet], JobQuerySet]]] = {
     "skipped": ("Skipped or cancelled", lambda jobs: jobs.filter(status=Job.Status.SKIPPED)),
 }
 COUNTED = 100  # maximum failed jobs to count
-LEFT_SHOWN = 50  # maximum rows of each kind that a job created
+LEFT_SHOWN = 50  # maximum rows of each kind to show
 CALLS_SHOWN = 200
-# For each process, the session field with the last turn that it has processed.
+# For each process, the session's field with the last processed turn.
 PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarized_to"}
-FOR_EVER = -1  # value of a schedule's `repeats`
+FOR_EVER = -1  # value of `Schedule.repeats`
 
 WRITTEN["process"] = title_of
 
@@ -95,7 +95,7 @@ class JobForm(FormPage[Job]):
         }
 
     def _left(self) -> Iterator[tuple[str, list[tuple[str, Model]]]]:
-        """Yield titles of tables, each with the rows that the job created, and their pages."""
+        """Yield pairs of a table's title and the rows created by the job, each row with its URL."""
         for table in (each.model for each in declared() if each.made_by and admin.site.is_registered(each.model)):
             if any(column.name == "job" for column in table._meta.concrete_fields):
                 made = self.seen(table._default_manager.filter(job=self.row)).order_by("pk")
@@ -126,7 +126,7 @@ class CancelJob(RowAction[Job]):
 
 
 def unread_turns(job: Job) -> tuple[int, int] | None:
-    """Return the first and last turn that the job has not processed; None if they aren't counted."""
+    """Return the first and the last unprocessed turn of the job's session, or None if there are none or unknown."""
     session = job.session
     if session is None or job.process not in PROGRESS or job.status == Job.Status.COMPLETED:
         return None
@@ -139,7 +139,7 @@ def _json(value: Any) -> str:
 
 
 def failed_jobs(request: HttpRequest) -> str:
-    """Return the number of failed jobs for the sidebar; blank if there are none."""
+    """Return the number of failed jobs for the sidebar, or an empty string if there are none."""
     number = Job.objects.filter(status=Job.Status.FAILED)[:COUNTED].count()
     return f"{COUNTED - 1}+" if number == COUNTED else str(number or "")
 
@@ -198,7 +198,7 @@ class JobAdmin(LogAdmin):
         return named
 
     def found(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
-        """Find jobs by id, otherwise by the start of a person's or session's name. Use indexes."""
+        """Find jobs by job id, or by the prefix of a `user_id` or `session_id`. These searches use indexes."""
         digits = term.replace("-", "")
         if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
             return rows.filter(job_id=digits)
@@ -216,7 +216,7 @@ class JobAdmin(LogAdmin):
 
     @admin.display(description="About")
     def about(self, job: Job) -> str:
-        shared = job.stream.name if job.stream else ""  # the name of a shared memory; other streams have none
+        shared = job.stream.name if job.stream else ""  # only shared memories have a name
         named = [(part,) for part in (job.user, job.session, shared) if part]
         return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
 

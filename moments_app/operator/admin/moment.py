@@ -1,6 +1,6 @@
 """The list of moments, the page of a moment next to its source turns, and the chain of a person's moments.
 
-The chain uses keyset pagination: a page starts at a moment, so all pages cost the same.
+The chain uses keyset pagination. A page starts at a moment, so all pages cost the same.
 """
 
 from collections.abc import Collection, Sequence
@@ -57,12 +57,12 @@ class Step:
     """A row of the chain.
 
     Args:
-        is_open: whether it is shown next to its source turns.
-        begins_session: whether the row above has another session.
+        is_open: whether the moment is shown next to its source turns.
+        begins_session: whether the row is the first one of its session in this part of the chain.
         from_later, to_earlier: whether to draw lines to the rows above and below, because the moments are linked.
         gap: the time between this moment and the one below; blank if it is short.
-        lane: the part of the line that connects the open moment with the moments linked to it; None for no line.
-        is_linked: whether the open moment links to this one, or this one to it.
+        lane: the row's part of the line between the open moment and the moments linked to it; None for no line.
+        is_linked: whether this moment and the open one are linked.
     """
 
     moment: Moment
@@ -84,8 +84,8 @@ class ChainSection:
     """A section of a person's chain, newest moments first.
 
     Args:
-        moments: the shown moments, plus one at each end if there are more.
-        first, end: the range of the shown moments in `moments`.
+        moments: the shown moments, plus one more at each end if the chain continues there.
+        first, end: the half-open range of the shown moments in `moments`.
         opened: the open moment, if any.
     """
 
@@ -100,12 +100,12 @@ class ChainSection:
 
     @property
     def later(self) -> Moment | None:
-        """The first shown moment, if there are later ones."""
+        """The first shown moment, or None if there are no later ones."""
         return self.moments[self.first] if 0 < self.first < self.end else None
 
     @property
     def earlier(self) -> Moment | None:
-        """The last shown moment, if there are earlier ones."""
+        """The last shown moment, or None if there are no earlier ones."""
         return self.moments[self.end - 1] if self.first < self.end < len(self.moments) else None
 
     @property
@@ -139,7 +139,7 @@ class ChainSection:
 
     @cached_property
     def _linked(self) -> set[int]:
-        """The positions of moments that the open one links to, or that link to it."""
+        """The positions of the moments linked to or from the open one."""
         if self.opened is None:
             return set()
         named, key = self.opened.previous_moment_keys, self.opened.key
@@ -155,7 +155,7 @@ class ChainSection:
 
 
 def around(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Return the section around a moment, which is open.
+    """Return the section around a moment, with this moment open.
 
     Args:
         until: the maximum end of later moments; None for no limit.
@@ -167,7 +167,6 @@ def around(moment: Moment, until: datetime | None = None) -> ChainSection:
 
 
 def earlier_than(moment: Moment, until: datetime | None = None) -> ChainSection:
-    """Return the section before a moment."""
     chain = [moment, *_shown().earlier_than(moment)[: PAGE + 1]]
     return ChainSection(chain, 1, min(len(chain), PAGE + 1))
 
@@ -195,7 +194,7 @@ def _gap(below: Moment, moment: Moment) -> str:
     return timesince(below.ends_at, moment.starts_at) if is_long else ""
 
 
-SECTIONS = {"at": around, "before": earlier_than, "after": later_than}  # by the parameter in the URL
+SECTIONS = {"at": around, "before": earlier_than, "after": later_than}  # keyed by the parameter in the URL
 
 
 class MomentForm(FormPage[Moment]):
@@ -253,7 +252,7 @@ class Chain(OperatorPage):
         return people_of(self.person)
 
     def _section_asked_for(self, moments: MomentQuerySet, until: datetime | None) -> ChainSection | None:
-        """Return the section that the URL requests, if its moment is one of the person's."""
+        """Return the section requested in the URL, or None if the URL contains none of these moments."""
         for name, section in SECTIONS.items():
             pk = self.number(name)
             if pk is not None and (moment := moments.filter(pk=pk).first()):
@@ -262,7 +261,7 @@ class Chain(OperatorPage):
 
 
 def read(view: OperatorView, moment: Moment) -> dict[str, Any]:
-    """Return the template context of a moment: previous moments, and source turns that the operator may see."""
+    """Return the template context for a moment, with previous moments and the source turns visible to the operator."""
     own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
     named = {previous.key: previous for previous in own}
     turns = view.seen(Message.objects.filter(user_id=moment.user_id, moment=moment).in_order())
@@ -318,7 +317,7 @@ class MomentAdmin(PageAdmin):
         return named.defer("search_vector")
 
     def get_ordering(self, request: HttpRequest) -> Sequence[str]:
-        """Sort by time. For one person, sort as in the chain, which has an index."""
+        """Sort by time. For one person, use the order of the chain, which has an index."""
         is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
         return CHAIN_ORDER if is_of_one else self.ordering
 

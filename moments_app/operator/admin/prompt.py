@@ -1,6 +1,7 @@
 """The list of prompts, their editor, the comparison of versions, and the activation of a version.
 
-For each purpose, the editor has a help text: when the prompt is used, what the engine receives, and what it answers.
+For each purpose, a help text in the editor explains when the prompt is used, what the engine receives, and what it
+returns.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ from sessions_app.limited_operators import is_limited
 from sessions_app.text.length import estimate_tokens
 
 Purpose = PromptResource.Purpose
-VERSIONS = 50  # per page
+VERSIONS = 50  # versions per page
 LATEST_CHANGES = 10
 JUNK_DAYS = 30
 MAX_NUMBER = 2**31 - 1  # maximum number of a version
@@ -57,7 +58,7 @@ MAX_NUMBER = 2**31 - 1  # maximum number of a version
 
 @dataclass(frozen=True)
 class AnswerField:
-    """A field of the answer, with the names of its parents and its limit."""
+    """A field of the answer. `name` includes the names of its parents."""
 
     name: str
     limit: str
@@ -177,7 +178,7 @@ class TextForm(forms.Form):
 
 
 class VersionForm(TextForm):
-    """The editor. `after` is the newest version at the time it was opened."""
+    """The form of the editor. `after` is the newest version when the editor was opened, or 0."""
 
     note = forms.CharField(max_length=255, required=False)
     after = forms.IntegerField(min_value=0)
@@ -196,7 +197,7 @@ class PromptPage(RowPage[PromptResource]):
         return {"resource": self.row, "may_edit": may_edit} | self._versions()
 
     def _versions(self) -> dict[str, Any]:
-        """Read a page of versions without their texts, newest first."""
+        """Return the context for a page of versions, newest first, without their texts."""
         before = self.number("before")
         calls = EngineCall.objects
         versions = calls.with_junk(calls.with_invalid_answers(self.row.versions.defer("content")))
@@ -208,7 +209,7 @@ class PromptPage(RowPage[PromptResource]):
         return {"versions": found, "older": last.number if last else None, "junk": junk, "junk_days": JUNK_DAYS}
 
     def go_back(self, version: PromptVersion | None = None) -> HttpResponseRedirect:
-        """Redirect to the editor, which shows this version."""
+        """Redirect to the editor with this version."""
         query = {"version": version.number} if version else {}
         return HttpResponseRedirect(page_url(self.row, "change", self.row.pk, **query))
 
@@ -225,7 +226,7 @@ class PromptEditor(PromptPage):
         """Render the page.
 
         Args:
-            form: the submitted form, to correct it. None: start with the requested, the active, or the newest version.
+            form: the submitted form, if it has errors. None to start with the requested, active or newest version.
         """
         newest = self.row.versions.first()
         shown = self._version_asked_for() or self.row.active_version or newest
@@ -258,11 +259,11 @@ class PromptEditor(PromptPage):
 
 @dataclass(frozen=True)
 class Panel:
-    """A section that an extra adds to the editor.
+    """A section that an optional app adds to the editor.
 
     Args:
         template: the template of the section.
-        context: returns the context of the template.
+        context: a function that returns the template's context.
     """
 
     template: str
@@ -282,7 +283,7 @@ class ChangesVersions(PromptEditor):
         return bool(self.admin.has_change_permission(self.request, self.row))
 
     def try_to_put_in_force(self, version: PromptVersion) -> None:
-        """Activate a version from the next job on, or report why that is not possible."""
+        """Activate a version, starting with the next job, or report why this is not possible."""
         try:
             with transaction.atomic():
                 activate_version(version, by=self.actor)
@@ -321,7 +322,7 @@ class AddVersion(ChangesVersions):
         return version
 
     def _missed(self, opened: int, newest: PromptVersion) -> list[list[DiffLine]]:
-        """Return the changes between the version on which the editor was opened and the newest one."""
+        """Return the diff between the newest version when the editor was opened and the newest version now."""
         before = self.row.versions.filter(number=opened).first()
         return line_diff(before.content if before else "", newest.content)
 
@@ -378,6 +379,6 @@ class PromptResourceAdmin(PageAdmin):
         return (*self.fields, "application") if are_several() else self.fields
 
     def has_change_permission(self, request: HttpRequest, obj: PromptResource | None = None) -> bool:
-        """Forbid operators who are limited to some applications to change global prompts."""
+        """Prevent operators limited to some applications from changing global prompts."""
         is_others = obj is not None and obj.application_id is None and is_limited(request.user)
         return not is_others and bool(super().has_change_permission(request, obj))

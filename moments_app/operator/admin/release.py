@@ -1,7 +1,7 @@
 """The list of releases, and the pages of candidates.
 
-A release is an item that was learned from people and is shared with others. On a candidate's page, an operator rewords
-and releases the item.
+A release is an item learned from some people and shared with others. On a candidate's page, an operator rewords and
+releases the item.
 """
 
 from collections.abc import Collection, Sequence
@@ -43,7 +43,7 @@ from sessions_app.models.event import named_actor
 
 SEE_ITEMS = "moments_app.view_memoryatom"
 PAGE = 20  # candidates per page
-COUNTED = 1_000  # maximum people and maximum candidates to count
+COUNTED = 1_000  # maximum number of people, and of candidates, to count
 LISTED = 10  # maximum ages of accounts to list
 WAITING, KEPT = "candidates-waiting", 30  # cache key of the number of candidates, and seconds to cache it
 STATES = {"active": "success", "revoked": "warning", "invalid signature": "danger"}  # colors of states
@@ -55,13 +55,13 @@ class WordingForm(forms.Form):
 
 
 def waiting(request: HttpRequest) -> str:
-    """Return the number of pending candidates for the sidebar; blank if there are none."""
+    """Return the number of pending candidates for the sidebar, or an empty string if there are none."""
     number: int = cache.get_or_set(_waiting_key(), _number_waiting, KEPT) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
 
 
 def pending_page(request: HttpRequest) -> str:
-    """Return the URL of the pending decisions; blank if there are none, or the operator may not see them."""
+    """Return the URL of the pending decisions. Blank if there are none, or if the operator may not see them."""
     is_shown = request.user.has_perm(SEE_ITEMS) and bool(waiting(request))
     return page_url(Release, Candidates.name) if is_shown else ""
 
@@ -75,7 +75,7 @@ def _number_waiting() -> int:
 
 
 def audience(agent_id: str, application: int) -> str:
-    """Describe who sees a shard: the users of one agent, or of every agent of an application."""
+    """Return a description of who sees a shard: the users of one agent, or of all agents of an application."""
     talking: QuerySet[Any] = UserProfile.objects.filter(application=application)
     if agent_id:
         sessions = Session.objects.filter(user__application=application, agent_id=agent_id)
@@ -86,7 +86,7 @@ def audience(agent_id: str, application: int) -> str:
 
 
 def who_said_it(ages: Sequence[int]) -> str:
-    """Describe how many people an item was learned from, and how old their accounts are.
+    """Return a description of the people from whom an item was learned: their number, and the ages of their accounts.
 
     Args:
         ages: the ages in days, youngest first, as returned by `account_ages`.
@@ -102,7 +102,7 @@ def who_said_it(ages: Sequence[int]) -> str:
 
 
 def _days(ages: Sequence[int]) -> str:
-    """Return numbers of days as text: `2, 5 and 400 days`."""
+    """Return numbers of days as text, such as `2, 5 and 400 days`."""
     *others, last = map(str, ages)
     return f"{', '.join(others)} and {last} days" if others else f"{last} day{pluralize(last)}"
 
@@ -119,7 +119,7 @@ class Candidates(OperatorPage):
 
     @cached_property
     def found(self) -> tuple[list[MemoryAtom], MemoryAtom | None]:
-        """The candidates of a page, and the last of them if more follow."""
+        """The candidates of a page, and the last one if more follow, otherwise None."""
         before = self.number("before")
         found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
         return first_of(found if before is None else found.filter(pk__lt=before), PAGE)

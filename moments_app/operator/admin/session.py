@@ -129,14 +129,14 @@ class SessionAdmin(PageAdmin):
         return queryset.select_related("user").annotate(began=_beginning())
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Session | None:
-        """Return the session. Raise `Http404` for an unknown id, as the tabs do."""
+        """Return the session. Like the tabs, raise `Http404` for an unknown id."""
         session: Session | None = super().get_object(request, object_id, from_field)
         if session is None and object_id.isdecimal():
             raise Http404
         return session
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """If there is a search, add a column with the matching turn."""
+        """Add a column with the matching turn if there is a search."""
         if not request.GET.get(SEARCH_VAR, "").strip():
             return super().get_list_display(request)
         return ("name", _said_column(request), "person", "turns", "active_at", "state")
@@ -160,13 +160,13 @@ class SessionAdmin(PageAdmin):
 
 
 def _beginning() -> Coalesce:
-    """Return the session's title, or the start of its first user turn in the transcript."""
+    """Return an expression for the session's title, or otherwise the start of its first user turn."""
     first = Func("user", "pk", Value(2 * GIST), function="first_words")
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 
 
 def _said_column(request: HttpRequest) -> Callable[[Session], str]:
-    """Return a list column that shows the first turn that matches the search."""
+    """Return a list column with the first turn that matches the search."""
     words = lexemes.whole_words(request.GET[SEARCH_VAR])
 
     @admin.display(description="Matching turn")
@@ -264,7 +264,7 @@ class ReceiptForm(FormPage[ContextReceipt]):
 
 
 def answer_to(receipt: ContextReceipt) -> int | None:
-    """Return the sequence of the turn that answered with this context; None if there is none."""
+    """Return the sequence of the answer that was based on this context, or None."""
     if receipt.after_sequence is None:
         return None
     after = receipt.session.messages.turns().filter(user=receipt.user_id, sequence__gt=receipt.after_sequence)
@@ -282,7 +282,7 @@ def total_of(receipt: ContextReceipt) -> str:
 
 
 def served_layers(receipt: ContextReceipt) -> list[ShownLayer]:
-    """Return the layers of a receipt. The lines have no text, only addresses."""
+    """Return the layers of a receipt. Their lines contain addresses, but no text."""
     layers = [
         KeptLayer(name, tokens, [KeptLine("", 0, ref) for ref in dict.fromkeys(receipt.refs.get(name, ()))])
         for name, tokens in tokens_by_layer(receipt).items()

@@ -145,7 +145,7 @@ class UndoConsolidation(RowAction[MemoryStream]):
 
 
 def stream_named(request: HttpRequest, parameter: str) -> MemoryStream | None:
-    """Return the stream with the primary key in the URL; None if there is none."""
+    """Return the stream whose primary key is in the URL, or None."""
     pk = number_in(request.GET.get(parameter, ""))
     return None if pk is None else MemoryStream.objects.select_related("user", "session").filter(pk=pk).first()
 
@@ -190,9 +190,9 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class StreamList(ChangeList):  # type: ignore[misc]
-    """The list with counts, which are read only for the shown rows.
+    """A list that computes counts only for the rows on the page.
 
-    Otherwise, later pages would count all previous rows.
+    Counts in the list's query would also be computed for all rows of previous pages.
     """
 
     result_list: Any

@@ -33,7 +33,7 @@ from sessions_app.models.user_profile import DERIVED, EDITED
 from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
 
-MOST_READ = 10_000  # maximum people who match by name or summary; a common word would match everyone
+MOST_READ = 10_000  # maximum number of people that a search returns; a common word matches everyone
 
 
 class ExportProfile(RowView[UserProfile]):
@@ -66,7 +66,7 @@ class EraseProfile(RowPage[UserProfile]):
         return f"Erase {self.row}"
 
     def context(self) -> dict[str, Any]:
-        person = self.row  # loaded with the operator's limits, which may exclude the person
+        person = self.row  # loaded before `unlimited()`, so the operator's limits apply
         with unlimited():  # counts everything that the erasure deletes, including rows that this operator can't see
             rows = holdings(person)
         return {
@@ -108,7 +108,7 @@ def _receipt_of(request: HttpRequest, erased: Erased) -> str:
 
 
 class ProfileDetailsForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A form for the texts that people wrote into a profile. It shows no text derived from statements."""
+    """A form for the texts that people wrote into a profile. It doesn't show texts derived from statements."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -19,7 +19,7 @@ from sessions_app.models import Message
 
 TARGETS = 100  # maximum streams to choose from
 SOURCES = 50  # maximum source turns
-CHANGES = 50  # newest changes in its history
+CHANGES = 50  # maximum number of changes in the history
 
 
 class MoveForm(forms.Form):

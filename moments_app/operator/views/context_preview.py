@@ -44,7 +44,7 @@ class ContextPreview(SessionTab):
         return shown | (_preview(self.row, form.cleaned_data, turn) if form.is_valid() else {})
 
     def _question(self) -> Message | None:
-        """Return the user's turn for the sequence in the URL: the turn itself, or the one that it answers."""
+        """Return the user's turn with the sequence in the URL, or the latest user turn before it."""
         sequence = self.number("turn")
         if sequence is None:
             return None

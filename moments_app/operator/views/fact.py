@@ -118,9 +118,9 @@ class Saying:
     """A text that says the same thing as a fact.
 
     Args:
-        place: the part of its source, such as the summary.
-        name: the name of its source.
-        url: its page; blank if there is none.
+        place: the part of the source that contains the text, such as the summary.
+        name: the name of the source.
+        url: the page of the source; blank if it has no page.
         words: the matching words.
     """
 

@@ -20,8 +20,8 @@ from sessions_app.admin.views import OperatorPage, may_see
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.search import MAX_SESSIONS, Mention
 
-SHOWN = 8  # hits of each kind; the list of the kind has all
-EXCERPT = 280  # characters
+SHOWN = 8  # maximum hits of each kind; the list of the kind shows all
+EXCERPT = 280  # maximum characters of a hit's text
 QUERY_MAX = 200  # characters
 
 
@@ -90,7 +90,7 @@ class Find(OperatorPage):
         return Group(capfirst(str(model._meta.verbose_name_plural)), sources, more)
 
     def _sessions(self, rows: QuerySet[Any], words: Sequence[lexemes.QueryWord]) -> list[list[Session]]:
-        """Return a group for each session found by id or title, then groups of the others by similar words."""
+        """Return a group for each session found by id or title, followed by groups of sessions with similar words."""
         named = [[row] for row in rows if row.is_named]
         others = [row for row in rows if not row.is_named]
         return named + group_similar(others, _turns(self.request), words)
@@ -145,7 +145,7 @@ _SAYS: dict[type[Model], Callable[[HttpRequest, Any, Sequence[lexemes.QueryWord]
 # nuts".
 
 Words = Sequence[lexemes.QueryWord]
-Statement = AbstractSet[str] | None  # the stems of a turn's words without the query's; None if the text is archived
+Statement = AbstractSet[str] | None  # the stems of a turn except those of the query; None if the text is archived
 
 
 def group_similar(sessions: Sequence[Session], said: Mapping[int, Mention | None], words: Words) -> list[list[Session]]:
@@ -180,7 +180,7 @@ def _groups(sessions: Sequence[Session], said: Mapping[int, Mention | None], wor
 
 
 def _statements(turns: Mapping[Session, Mention], words: Words) -> Iterator[tuple[Session, Statement]]:
-    """Yield each session with its statement: the person's turns first, then those of others, both sorted by time."""
+    """Yield sessions with their statements: first the person's turns, then turns of others, both sorted by time."""
     texts = {session: _matching_sentences(turn.content, words) for session, turn in turns.items()}
     languages = lexemes.languages_of(texts.values())
     asked = {stem for word in words for stem in word.stems}

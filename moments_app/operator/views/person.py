@@ -228,7 +228,7 @@ def _links(person: UserProfile, entities: Iterable[Entity]) -> list[EntityLink]:
 
 
 def _held_by_budget(profile: UserProfile) -> dict[str, Any] | None:
-    """Return how many of a person's jobs are held until another day by a budget, and why; None if there are none."""
+    """Return the number of jobs that a budget holds until another day, and the reason; None if there are none."""
     jobs = Job.objects.later().filter(user=profile, held_by=Job.Held.BUDGET)
     number = jobs.count()
     url = list_url(Job, user__id__exact=profile.pk, state="waiting")

@@ -97,7 +97,10 @@ class Group:
 
 
 def _previewed(form: TurnsForm, session: Session, left: set[str]) -> dict[str, Any]:
-    """Return the preview of a retraction, or the reason why it isn't possible. Return {} until turns are named."""
+    """Return the preview of a retraction, or the reason why it isn't possible.
+
+    Return {} while no turns are selected.
+    """
     if not form.is_bound or (not form.is_valid() and "sequences" in form.errors):
         return {}
     try:
@@ -108,7 +111,7 @@ def _previewed(form: TurnsForm, session: Session, left: set[str]) -> dict[str, A
 
 
 def _groups(parts: Sequence[Derived]) -> list[Group]:
-    """Group the rows of some sessions by kind, in the order of their derivation."""
+    """Group the dependent rows of the sessions by kind, in the order in which they were derived."""
     groups = [
         _group("Moments", (found.moments for found in parts), _moment_row),
         _group("Summaries", (found.summaries for found in parts), _summary_row),
@@ -226,7 +229,7 @@ def _retracted(number: int, what: str) -> str:
 
 
 def _after(request: HttpRequest, made: Retraction) -> str:
-    """Return the URL to open after a retraction: the check if the operator may open it, else the retraction."""
+    """Return the URL of the check if the operator may open it, or that of the retraction."""
     may_check = made.user_id is not None and request.user.has_perms(CheckRetraction.needs)
     return page_url(Retraction, CheckRetraction.name, made.pk) if may_check else change_url(made)
 

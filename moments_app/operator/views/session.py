@@ -117,12 +117,12 @@ class Transcript(FirstTab[Session], SessionTab):
         return self.row.kept_from_sequence if archived is None else archived
 
     def _moment(self) -> Moment | None:
-        """Return the moment that the URL names, if it is one of the session's; else None."""
+        """Return the session's moment whose primary key is in the URL, or None."""
         pk = self.number("moment")
         return self.seen(self.row.moments.filter(user_id=self.row.user_id, pk=pk)).first() if pk else None
 
     def _bounds(self, around: int | None) -> dict[str, int]:
-        """Return the limits of the page in the URL, as arguments of `page_of_messages`."""
+        """Return the arguments of `page_of_messages` for the position in the URL."""
         for name in ("after", "before"):
             if (sequence := self.number(name)) is not None:
                 return {name: sequence}

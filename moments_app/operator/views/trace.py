@@ -41,7 +41,7 @@ CLOCK = "now"  # the layer with the current time, which differs in each context
 QUERY = "query"  # the layer with the question; it can't be left out
 SAME, THEN, NOW = "same", "then", "now"
 KeyedLine = tuple[str, str, KeptLine]  # a key that equal lines share, and the line
-FOLLOWED = 20  # maximum rows of each kind that a round led to
+FOLLOWED = 20  # maximum rows of each kind among the effects of a round
 
 
 # --- the round ---
@@ -52,8 +52,8 @@ class Round:
     """A question and its answer.
 
     Args:
-        question: the person's message; None if an answer has no question.
-        answer: the turn that answers it; None if there is none yet.
+        question: the person's message; None if the answer has no question.
+        answer: the turn that answers it; None if there is no answer yet.
     """
 
     question: Message | None
@@ -61,7 +61,7 @@ class Round:
 
     @property
     def context_id(self) -> UUID | None:
-        """The id of the model's context, if the answer was stored with it."""
+        """The id of the model's context, if the answer was stored with this id."""
         said = self._metadata.get(CONTEXT_ID)
         try:
             return UUID(said) if isinstance(said, str) else None
@@ -77,7 +77,7 @@ class Round:
 
     @property
     def model(self) -> str:
-        """The model that answered, as its endpoint named it; blank if unknown."""
+        """The model that answered, as reported by the endpoint; blank if unknown."""
         return str(self._metadata.get("model", ""))
 
     @property
@@ -127,8 +127,7 @@ def moments_of(round_: Round) -> list[Moment]:
 def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
     """Return the receipt of the model's context.
 
-    If the answer doesn't name a context, return the last receipt between the message before the question and the
-    answer.
+    If the answer has no context id, return the last receipt between the message before the question and the answer.
     """
     receipts = ContextReceipt.objects.for_session(session)
     if round_.context_id:
@@ -144,10 +143,10 @@ def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
 
 @dataclass(frozen=True)
 class TracedTokens:
-    """Tokens in two contexts, for the page.
+    """Numbers of tokens in the served and the current context.
 
     Args:
-        then, now: the tokens in each context; None if there is no such context.
+        then, now: the tokens in each context; None if that context doesn't exist.
     """
 
     then: int | None = None
@@ -168,7 +167,7 @@ class TracedLayer(ShownLayer):
 
     Args:
         size: the tokens of the layer.
-        markup: the tokens of its headings and markup; the rest are those of its lines.
+        markup: the tokens of the layer's headings and markup. The remaining tokens are those of the lines.
     """
 
     size: TracedTokens = TracedTokens()
@@ -251,7 +250,7 @@ class Trace(SessionPage):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """Ask again without the selected lines, and show both answers."""
-        if not self.admin.has_change_permission(request, self.row):  # because the call costs money
+        if not self.admin.has_change_permission(request, self.row):  # the call costs money
             raise PermissionDenied
         model, names = request.POST.get("model", "").strip(), request.POST.getlist("line")
         if self.then is None or not model or not can_ask_again():
@@ -335,7 +334,7 @@ class Trace(SessionPage):
         }
 
     def _jobs(self, since: datetime) -> QuerySet[Any]:
-        """Return the first job of each process that was queued since the question."""
+        """For each process, return the first job queued since the question."""
         calls = EngineCall.objects.filter(job=OuterRef("pk")).order_by().values("job")
         first = Job.objects.filter(user_id=self.row.user_id, session=self.row, queued_at__gte=since)
         first = first.order_by("process", "queued_at", "id").distinct("process")
