@@ -64,7 +64,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 def _is_there(connection: Connection[Any]) -> bool:
     """Return whether a connection is alive. Query the server only if necessary.
 
-    If the server ended the connection, its message is already readable. If the server has vanished, only a query can
+    If the server closed the connection, its last message can be read now. If the server has vanished, only a query can
     detect that, so a connection without a recent response is queried.
     """
     was_there = time.monotonic() - _answered.get(connection, 0.0) < TRUSTED_SECONDS

@@ -207,7 +207,7 @@ def _forms(hour: int, minutes: int) -> Iterator[str]:
 
 
 def counts_of_lists(text: str) -> set[int]:
-    """Return the possible numbers of items in the lists of a plain text."""
+    """Return the numbers of items that the lists in a plain text may have."""
     counts: set[int] = set()
     for sentence in _SENTENCE.split(text):
         items = [item for item in _LIST_JOINT.split(sentence) if item.strip()]

@@ -189,7 +189,7 @@ def is_public(address: str) -> bool:
     An IPv6 address that embeds IPv4 addresses is public if each of them is.
 
     Args:
-        address: an IPv4 or IPv6 address. A zone is ignored.
+        address: an IPv4 or IPv6 address. Its zone is ignored.
     """
     parsed = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address) and (embedded := _embedded(parsed)):

@@ -53,7 +53,7 @@ def without_day(line: str) -> str:
 
 
 def told_words(line: str) -> str:
-    """Return the words of a memory line without dates. Each word is between spaces, so that `in` finds whole words."""
+    """Return the words of a memory line except its dates. Words are between spaces, so that `in` finds whole words."""
     return f" {' '.join(words_of(without_day(line).replace('_', ' ')))} "
 
 

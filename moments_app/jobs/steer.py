@@ -93,5 +93,5 @@ def cancel(job: Job, *, actor: str) -> None:
     if job.session_id is not None:  # lock the session before the job, as in a commit
         Session.objects.locked().filter(pk=job.session_id).first()
     job.cancel(actor=actor)
-    with suppress(UnknownProcess):  # only the release with this process can undo the work
+    with suppress(UnknownProcess):  # only a version that has this process can undo the work
         process_named(job.process).failed(job, f"Cancelled by {named_actor(actor)}.")

@@ -53,8 +53,8 @@ ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", Memor
 def held_at(columns: str, time: str) -> str:
     """Return the SQL condition that a statement was known to be true at a time.
 
-    By then the statement had been made, and no end was known. The database functions for searches at a time contain the
-    same condition.
+    By then the statement had been made, and no end was known. The database functions for searches as of a given time
+    contain the same condition.
 
     Args:
         columns: the prefix of the columns, such as `atom.`.

@@ -270,7 +270,7 @@ class Circuit(models.Model):
 
     @transaction.atomic
     def hold(self, job: Job, alike: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
-        """Release a claimed job, and hold it until the circuit closes. The attempt doesn't count.
+        """Give up the claim on a job, and put it on hold until the circuit closes. The attempt doesn't count.
 
         Args:
             alike: jobs that need the same engine. The due ones are held too.

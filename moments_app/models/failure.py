@@ -136,8 +136,8 @@ class FailureGroup(models.Model):
     def unmute_ended(self, person: int | None) -> None:
         """Unmute the incidents that are over.
 
-        If no job waits because of the failure, unmute all of its incidents. If no job of the person waits, unmute the
-        person's incident.
+        If no job waits because of the failure, unmute all of its incidents. If the person has no waiting
+        jobs, unmute the person's incident.
 
         Args:
             person: primary key of the person whose job has ended; None if the job was about no person.

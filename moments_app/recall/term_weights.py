@@ -145,7 +145,7 @@ class QueryWords:
         return self._counted("turn") is not None
 
     def _uncounted(self, kind: str) -> Lookup:
-        """Return the search parameters when too many turns are uncounted."""
+        """Return the search parameters for when too many turns have not been counted yet."""
         terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MAX_TERMS]
         return Lookup(
             rare=_stems(terms),

@@ -97,7 +97,7 @@ class Incident:
 
     @property
     def failures(self) -> list[FailureGroup]:
-        """The failures of the incident, the one with the most jobs first."""
+        """The failures of the incident, sorted by their number of jobs, highest first."""
         return [failure for failure, _ in self.by_failure.most_common()]
 
     @property

@@ -86,8 +86,8 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
         requested_by: `operator:…`.
 
     Raises:
-        CannotCurate: the stream belongs to another person, contains the item or an equal one; or the item is not in
-            memory.
+        CannotCurate: the stream belongs to another person, or already contains the item or an equal one, or the item
+            is not in memory.
     """
     if stream.pk == atom.stream_id:
         raise CannotCurate("The item is already in this memory text.")

@@ -1,7 +1,7 @@
 """`form_memories`: form atoms from the turns since the last formation, in the streams that the session feeds.
 
 All streams share one engine call, except those with their own model. Each such model adds a call. The call also drafts
-the episodes of the turns, which a build publishes as moments. Statements are checked one by one. Invalid ones are
+the episodes of the turns. A build publishes the drafts as moments. Statements are checked one by one. Invalid ones are
 counted in the job's result by reason, and the others are added. The database rejects an atom that its stream already
 has.
 """

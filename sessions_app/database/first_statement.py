@@ -32,7 +32,7 @@ class Provider:
         """Called when the database has executed the SQL from `before`."""
 
     def failed(self, error: DatabaseError) -> None:
-        """Called when a statement sent with SQL from `before` has failed. May raise another error instead."""
+        """Called when a statement that was sent with the SQL of `before` failed. May raise another error instead."""
 
 
 _providers: list[Provider] = []

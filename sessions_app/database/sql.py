@@ -208,7 +208,7 @@ def copy_rows(instances: Sequence[Model]) -> None:
 def _rows(instances: Sequence[Model], fields: Fields) -> list[list[Any]]:
     """Return the values of instances as rows.
 
-    Many rows are converted before any is sent, because stemming needs the processor's caches. Otherwise, an import
+    Many rows are converted before any is sent, because stemming is faster with warm CPU caches. Otherwise, an import
     would take a tenth longer.
     """
     values, converted = attrgetter(*(field.attname for field in fields)), _converted(fields)

@@ -98,7 +98,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
 
 
 class ApiKey(models.Model):
-    """An API key. A service key acts for any user of its application, a key with a user only for that user."""
+    """An API key. A service key acts for any user of its application. A key with a user acts only for that user."""
 
     class Scope(models.TextChoices):
         READ = "read"

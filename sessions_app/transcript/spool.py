@@ -159,7 +159,7 @@ def _is_orphan(path: Path) -> bool:
 
 
 def _is_at_work(path: Path) -> bool:
-    """Return whether the process that created a file still holds it. A missing file may just have been marked."""
+    """Return whether the process that created a file still holds it. A missing file may have just been marked."""
     return not path.name.endswith(TAKEN) and not _is_orphan(path) and path.exists()
 
 

@@ -1,6 +1,6 @@
 """Lock the sessions of an append, and store their counters and new turns. Create missing sessions.
 
-For one session, a single message to the database stores everything. It is raw SQL, because the ORM would send two
+For one session, a single round trip to the database stores everything. It is raw SQL, because the ORM would send two
 messages, and would take longer to build them than PostgreSQL takes to execute them. For several sessions, a COPY and
 an UPDATE store everything.
 """

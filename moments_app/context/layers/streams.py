@@ -176,7 +176,7 @@ def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _alone(line: Line) -> str:
-    """Return a line that makes sense without the lines before it, which may not fit."""
+    """Return a line that makes sense without the lines before it, because these may not fit."""
     text = line.text.removeprefix(ITEM).strip()
     is_sentence = len(words(told_words(text))) > FEW
     return text if is_sentence or not line.heading else f"{line.heading} {text}"

@@ -172,7 +172,7 @@ class EngineCallAdmin(LogAdmin):
 
 
 class EmbeddingModelForm(FormPage[EmbeddingModel]):
-    """The page of a model: how many texts have a vector of it."""
+    """The page of a model: how many texts have a vector from this model."""
 
     before = "operator/embeddings/model.html"
 

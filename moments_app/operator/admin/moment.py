@@ -252,7 +252,7 @@ class Chain(OperatorPage):
         return people_of(self.person)
 
     def _section_asked_for(self, moments: MomentQuerySet, until: datetime | None) -> ChainSection | None:
-        """Return the section requested in the URL, or None if the URL contains none of these moments."""
+        """Return the section requested in the URL, or None if the URL contains no such section."""
         for name, section in SECTIONS.items():
             pk = self.number(name)
             if pk is not None and (moment := moments.filter(pk=pk).first()):
