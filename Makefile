@@ -107,7 +107,7 @@ typescript: .venv/installed-dev
 # Writes the repository's URL into the packages' metadata. npm rejects a release by the workflow of another repository.
 repository:
 	cd clients/typescript && npm pkg set repository.type=git repository.url="git+$(URL).git" repository.directory=clients/typescript
-	printf '\n[project.urls]\nRepository = "%s"\n' "$(URL)" | tee -a pyproject.toml >> clients/python/pyproject.toml
+	grep -q '^.project.urls' pyproject.toml || printf '\n[project.urls]\nRepository = "%s"\n' "$(URL)" | tee -a pyproject.toml >> clients/python/pyproject.toml
 
 # Builds and checks in dist/release what a release publishes: wheels, the npm package, and lists of their dependencies (SBOM).
 # .github/workflows/release.yml runs this target with the TAG of the release, such as v1.0.0.

@@ -183,13 +183,14 @@ class Callback(EndUserPage):
             raise openid.LoginFailed("Your login could not be verified. Try again.")
         user_id = openid.user_id_of(code, started)
         answer = _to_page(started["query"])
+        logins.end(self.request, answer)  # an earlier login in this browser
         logins.finish(answer, user_id)
         return answer
 
 
 @method_decorator(of_the_site, name="dispatch")
 class Logout(View):
-    """Ends the end user's login. At the next login, the provider asks for the password again."""
+    """Ends the end user's login. For a login from the next page, the provider asks for the password again."""
 
     def post(self, request: HttpRequest) -> HttpResponse:
         query = request.GET.copy()

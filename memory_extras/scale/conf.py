@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import environ
 from pydantic import Field, SecretStr, model_validator
@@ -88,6 +89,7 @@ def extend(settings: dict[str, Any]) -> None:
     settings["MIDDLEWARE_OF_PAGES"].append(MIDDLEWARE)
     if url:
         replica = {"OPTIONS": {}} | environ.Env.db_url_config(url)
+        replica["HOST"] = unquote(replica["HOST"])  # as for DATABASE_URL
         replica |= {"ENGINE": "memoryproject.postgresql", "CONN_MAX_AGE": 60, "TEST": {"MIRROR": "default"}}
         # A page waits for it, so the timeout is short.
         replica["OPTIONS"] = settings["DATABASE_OPTIONS"] | {"connect_timeout": 2} | replica["OPTIONS"]

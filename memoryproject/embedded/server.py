@@ -174,18 +174,18 @@ def _check(directory: Path) -> None:
     Raises:
         ImproperlyConfigured: Names the folder or the user, and the problem.
     """
-    try:
-        pwd.getpwuid(os.geteuid())
-    except KeyError:  # such as `docker run --user 12345`
-        raise ImproperlyConfigured(
-            f"The embedded PostgreSQL needs a user in /etc/passwd, but the user id {os.geteuid()} has none. Run the "
-            "platform as another user, or set DATABASE_URL."
-        ) from None
     parent = next(folder for folder in (directory, *directory.parents) if folder.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ImproperlyConfigured(f"DATA_DIR: {parent} can't be written. Choose another folder.")
     version = directory / "PG_VERSION"
     if not version.exists():
+        try:
+            pwd.getpwuid(os.geteuid())
+        except KeyError:  # such as `docker run --user 12345`
+            raise ImproperlyConfigured(
+                f"The embedded PostgreSQL needs a user in /etc/passwd, but the user id {os.geteuid()} has none. Run "
+                "the platform as another user, or set DATABASE_URL."
+            ) from None
         if not os.environ.get(MAY_CREATE) and not _agreed(directory):
             raise ImproperlyConfigured(
                 f"DATA_DIR: there is no database in {directory}. Set DATA_DIR to the folder of your database, or "

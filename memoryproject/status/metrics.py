@@ -68,7 +68,10 @@ class MetricsView(APIView):
             observation.register(registry)
         else:
             registry.register(_FromDatabase(figures_of(key.application_id)))
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        try:
+            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        except (TypeError, ValueError):  # a version that is not a number
+            encode, content_type = choose_encoder("")
         return HttpResponse(encode(registry), content_type=content_type)
 
 

@@ -130,7 +130,7 @@ def test_row_9_an_end_user_gives_an_assistant_access_to_their_own_memory_only(
         expect(tab.get_by_role("heading", name="Claude")).to_be_visible()
         tab.get_by_text("Revoke…").click()
         tab.get_by_role("button", name="Revoke access").click()
-        expect(tab.get_by_text("No assistant has access to your memory.")).to_be_visible()
+        expect(tab.get_by_text("You have given no assistant access to your memory.")).to_be_visible()
         assert not connection.is_let_in()
         tab.goto(f"{site}/admin/")
         expect(tab.get_by_label("Password")).to_be_visible()

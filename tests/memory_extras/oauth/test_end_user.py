@@ -196,7 +196,7 @@ def test_an_end_user_sees_and_revokes_their_grants(
     consent = Consent.objects.get()
     assert Tokens().key_with(token["access_token"], "/mcp") == consent.key
     assert revoke(browser, consent)["Location"] == GRANTS
-    assert "No assistant has access" in browser.get(GRANTS).content.decode()
+    assert "You have given no assistant access" in browser.get(GRANTS).content.decode()
     assert Tokens().key_with(token["access_token"], "/mcp") is None
     refresh = {"grant_type": "refresh_token", "refresh_token": token["refresh_token"], "client_id": assistant.client_id}
     assert Browser().post("/token", refresh).json()["error"] == "invalid_grant"
@@ -217,7 +217,7 @@ def test_row_9_an_end_user_cannot_see_or_revoke_other_grants(
         for user, by in ((bo, "person"), (namesake, "person"), (ada, "operator:root"))
     ]
     browser, nobody = Browser(), Browser()
-    assert "No assistant has access" in see_grants(browser)
+    assert "You have given no assistant access" in see_grants(browser)
     for consent in granted:
         for each in (browser, nobody):
             assert revoke(each, consent)["Location"] == GRANTS
@@ -456,11 +456,18 @@ def test_a_copy_of_a_login_ends_with_the_logout_and_with_a_decision(
 def test_expired_logins_are_deleted(
     provider: OpenIDProvider, assistant: Assistant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logins, "LOGIN_SECONDS", -1)
     log_in(Browser(), assistant)
-    monkeypatch.undo()
+    assert Session.objects.update(expire_date=timezone.now()) == 1
     log_in(Browser(), assistant)
     assert Session.objects.count() == 1
+
+
+def test_a_second_login_ends_the_first(provider: OpenIDProvider, assistant: Assistant) -> None:
+    browser, copy = Browser(), Browser()
+    log_in(browser, assistant)
+    copy.cookies["oauth_user"] = browser.cookies["oauth_user"].value
+    log_in(browser, assistant)
+    assert is_logged_in(browser, assistant) and not is_logged_in(copy, assistant)
 
 
 @pytest.mark.slow

@@ -53,6 +53,7 @@ def ask_for(user: UserProfile, process: str, **fields: object) -> Job:
             "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
             "application/openmetrics-text; version=1.0.0; ",
         ),
+        ("application/openmetrics-text;version=abc", "text/plain; version=0.0.4; charset=utf-8"),
         ("image/png", "text/plain; version=0.0.4; charset=utf-8"),
         ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
     ],

@@ -70,7 +70,8 @@ def _read(message: answers.Message) -> BaseMessage:
         return SystemMessage(content)
     if role == "user":
         parts = payload.get("parts", [])
-        return HumanMessage([{"type": "text", "text": content}, *parts] if parts else content)
+        text = [{"type": "text", "text": content}] if content else []
+        return HumanMessage([*text, *parts] if parts else content)
     if role == "tool":
         return ToolMessage(content, tool_call_id=payload.get("tool_call_id", ""))
     calls = [{"name": call["name"], "args": call["args"], "id": call["id"]} for call in payload.get("tool_calls", [])]

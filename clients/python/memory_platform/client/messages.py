@@ -35,13 +35,21 @@ def _prepared(message: Message) -> dict[str, Any]:
 
 
 def parts_in(content: Any) -> list[dict[str, Any]]:
-    """Return the pictures and files of a message's content. Leave out those that are too long to store."""
+    """Return the pictures and files of a message's content. Leave out those that can't be stored."""
     parts: list[dict[str, Any]] = []
     for part in [] if isinstance(content, str) else content:
-        is_text = not isinstance(part, Mapping) or isinstance(part.get("text") or part.get("refusal"), str)
-        if not is_text and len(json.dumps([*parts, part])) <= PARTS_MAX_CHARS:
+        is_text = not isinstance(part, Mapping) or isinstance(part.get("text", part.get("refusal")), str)
+        if not is_text and _is_storable([*parts, part]):
             parts.append(dict(part))
     return parts
+
+
+def _is_storable(parts: Sequence[Any]) -> bool:
+    """Return whether parts are JSON values, and short enough to store."""
+    try:
+        return len(json.dumps(parts)) <= PARTS_MAX_CHARS
+    except (TypeError, ValueError):  # such as the bytes of a picture
+        return False
 
 
 def batches(messages: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
