@@ -40,7 +40,7 @@ def verify() -> Iterator[str]:
 
 
 def unknown_migrations() -> list[str]:
-    """Return a sentence for each migration that is not applied or belongs to another version."""
+    """Return a sentence for each migration that is not applied or belongs to a newer version."""
     if told := _told_of_half():
         return [told]
     executor = MigrationExecutor(connection)

@@ -203,7 +203,7 @@ class Process(ABC, Generic[Input, Answer]):
     Attributes:
         name: the name in the table of jobs. Don't change it once there are jobs.
         title: the name in the admin.
-        makes: what the process produces, in an operator's words, such as `rebuilt moments`.
+        makes: what is missing while the process doesn't run, in an operator's words, such as `rebuilt moments`.
         prompt_purpose: the purpose of the prompts that operators can try with this process; blank if there are none.
         is_upkeep: whether housekeeping deletes completed jobs, because they are of no further use.
         sweep_timing: when the schedule named after the process calls `sweep`; None if there is no sweep.

@@ -38,7 +38,7 @@ class JobBroker(Broker):  # type: ignore[misc]
 
 
 def name_of(function: str, *args: Any, **kwargs: Any) -> str:
-    """Return the name of a call. Calls with the same arguments have the same name, so only one of them is queued."""
+    """Return the name of a call. Calls with the same arguments have the same name, so only one of them is open."""
     digest = sha256(json.dumps([function, args, kwargs]).encode()).hexdigest()
     return f"{function.rpartition('.')[2][:80]} {digest[:16]}"
 

@@ -273,7 +273,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         """Queue the call of a function, unless a call with the same name is open.
 
         Args:
-            name: the name of the call. Only one call with this name is queued at a time.
+            name: the name of the call. Only one call with this name is open (queued or running) at a time.
             function: the dotted path of the function.
             args, kwargs: the arguments, which must be valid JSON.
             user_id: primary key of the person whose data the function handles.

@@ -74,7 +74,7 @@ class Entry:
     Args:
         message: a turn or a partition event.
         moment: the moment that contains the turn.
-        opens_moment: whether the line is the first of its moment on the page.
+        opens_moment: whether the previous line is in another moment or in none.
         opens_live, opens_lag: whether the turn is the first of the live window, or of the lag.
         is_marked: whether the operator searched for the line.
         retraction: the retraction that removed the turn from memory.

@@ -231,7 +231,7 @@ def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryA
 
 
 def _unknown(stream: MemoryStream, atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
-    """Return facts that the stream never had. Include facts of the stream that are valid again at another time."""
+    """Return facts that the stream never had. An imported fact that ended may be valid again at another time."""
     new = {_key(atom): atom for atom in reversed(list(atoms))}
     same = stream.atoms.filter(user=stream.user_id, position=None, content_hash__in={digest for digest, _ in new})
     known: set[Key] = set()

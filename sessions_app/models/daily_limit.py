@@ -98,6 +98,8 @@ class Standing:
 
 
 class LimitReached(Refusal):
+    """A daily limit is reached."""
+
     code, status = "daily_limit", 429
 
     def __init__(self, standing: Standing, name: str) -> None:

@@ -17,7 +17,7 @@ MOMENT_DELETED = "moment_deleted"
 USER_READ = "user_read"
 USER_EXPORTED = "user_exported"
 READINGS = (USER_READ, USER_EXPORTED)
-READ_EVERY = timedelta(hours=1)  # minimum time between two events about the same page
+READ_EVERY = timedelta(hours=1)  # minimum time between two events about the same page, operator and person
 KEY_ACTOR = "key:"  # an API key as an actor is this prefix, followed by the prefix of the key
 ACTORS_IN_WORDS = {"append": "new messages", "retain": "retention"}
 

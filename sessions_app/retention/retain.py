@@ -32,7 +32,7 @@ from sessions_app.signals import turns_overdue
 ACTOR = "process:retain"
 SESSIONS_AT_ONCE = 50_000  # per page; a person's sessions on a page are processed together
 SESSIONS_TOGETHER = 50
-TURNS_TOGETHER = 2_000  # maximum total of sessions that are processed together; a longer session is processed alone
+TURNS_TOGETHER = 2_000  # maximum turns of sessions that are processed together; a longer session is alone
 TAKEN_AT_ONCE = 1_000
 WRITTEN = (  # fields of an existing archive to update
     "name",

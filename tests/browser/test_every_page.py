@@ -88,7 +88,7 @@ def pages(furnished: None, loaded: dict[Address, str]) -> dict[Address, str]:
     if not loaded:
         client = Client()
         client.force_login(User.objects.create_superuser("reader"))
-        loaded.update(every_page(client, with_parts=True))
+        loaded.update(list(every_page(client, with_parts=True)))
     return loaded
 
 

@@ -177,6 +177,6 @@ def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
 
 
 def _said_already(atom: MemoryAtom, person: UserProfile | None) -> MemoryAtom | None:
-    """Return an active item that has the same text and is visible to the person, or None."""
+    """Return an active item that has the same words and is visible to the person, or None."""
     same = atom.stream.atoms.active().seen_by(person).filter(content_hash=atom.content_hash)
     return same.order_by("is_candidate").first()

@@ -21,7 +21,8 @@ class Command(RefusingCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
-        user = person_of(options["user"], application_of(options)) if options["user"] is not None else None
+        application = application_of(options)
+        user = person_of(options["user"], application) if options["user"] is not None else None
         if options["queue"]:
             return f"queued: {len(queue_again(user, requested_by='coverage'))}"
         found, sessions = read_as_of_now(lambda: (coverage(user), uncovered(user)))

@@ -58,7 +58,7 @@ class Step:
 
     Args:
         is_open: whether the moment is shown next to its source turns.
-        begins_session: whether the row is the first one of its session in this part of the chain.
+        begins_session: whether the row is the first one shown, or the row above has another session.
         from_later, to_earlier: whether to draw lines to the rows above and below, because the moments are linked.
         gap: the time between this moment and the one below; blank if it is short.
         lane: the row's part of the line between the open moment and the moments linked to it; None for no line.

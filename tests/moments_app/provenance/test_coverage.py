@@ -130,3 +130,8 @@ def test_row_9_coverage_counts_only_own_turns(service: Api, as_ada: Api, ada: Us
     assert as_ada.get("coverage", user_id="bo").status_code == 404
     assert service.get("coverage", user_id="nobody").status_code == 404
     assert service.post("coverage", user_id="ada").json() == {"job_ids": []}
+
+
+def test_the_command_rejects_an_unknown_application(db: None) -> None:
+    with pytest.raises(CommandError, match="typo"):
+        call_command("coverage", application="typo")
