@@ -45,8 +45,9 @@ def change_entity(entity: Entity, values: Mapping[str, Any], *, requested_by: st
         columns["formed_at"] = now
     if is_reworded or is_open_again:  # the person may have another one with these words
         columns["content_hash"] = hash_of_id(entity.atom_id)
+    if is_reworded or status != entity.status:
+        _take_out_line(entity, cause)
     if status != entity.status:
-        take_out_lines([entity], cause)
         columns |= ending(status, now, requested_by)
     for name, value in columns.items():
         setattr(entity, name, value)
@@ -64,10 +65,10 @@ def delete_entity(entity: Entity, *, requested_by: str) -> None:
     cause = Cause(requested_by)
     entity.links_out.all().delete()
     entity.links_in.all().delete()
+    _take_out_line(entity, cause)
     if entity.is_written:
         entity.delete()
     else:
-        take_out_lines([entity], cause)
         MemoryAtom.objects.filter(atom_id=entity.atom_id).evict(cause)
     touch([entity])
 
@@ -77,3 +78,10 @@ def lock_entity(entity: Entity) -> None:
     lock_rows(UserProfile.objects.filter(pk__in=[entity.user_id]))
     lock_rows(MemoryStream.objects.filter(pk=entity.stream_id))
     lock_rows(Entity.objects.filter(pk=entity.pk))
+
+
+def _take_out_line(entity: Entity, cause: Cause) -> None:
+    """Remove the line that contains the entity, which then is no longer merged."""
+    if entity.merged_into_id:
+        take_out_lines([entity], cause)
+        entity.refresh_from_db(fields=["state", "merged_into"])

@@ -18,7 +18,7 @@ from tests.support.api import Api
 from tests.support.entities import make_entity, new_entity
 from tests.support.operator import operator
 from tests.support.pages import change_url
-from tests.support.streams import form, note, shard
+from tests.support.streams import fold, form, note, shard
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -189,7 +189,7 @@ class TestLearned:
         session = talk(own.user, 4)  # type: ignore[arg-type]
         turns = list(session.messages.turns().values_list("pk", flat=True)[:1])
         sources = {"source_session": session, "source_message_ids": turns, "engine": "model", "about_kind": "user"}
-        return note(own, content, "fact", **sources | {"kind": "task"} | fields)
+        return note(own, content, **sources | {"atom_type": "fact", "kind": "task"} | fields)
 
     def test_a_formation_lists_the_tasks_that_a_person_mentions(self, service: Api, ada: UserProfile) -> None:
         session = talk(ada, 6)
@@ -247,6 +247,30 @@ class TestLearned:
         assert fact["content"] == f"{same.content}\nRed." and fact["sources"] == 1
         changed = service.patch(f"entities/{atom.atom_id}", user_id="ada", body="").json()
         assert (changed["title"], changed["body"]) == (same.content, "")
+
+    @pytest.mark.parametrize("change", ["delete", "patch"])
+    @pytest.mark.parametrize("is_written", [True, False])
+    def test_a_deleted_or_reworded_task_leaves_the_text_of_its_stream(
+        self, service: Api, own: MemoryStream, change: str, is_written: bool
+    ) -> None:
+        talk(own.user, 2)  # type: ignore[arg-type]
+        if is_written:
+            item = {"user_id": "ada", "content": "Ada needs to buy rope.", "atom_type": "observation"}
+            service.post(f"streams/{own.stream_id}/atoms", item)
+        else:
+            self.learned(own, atom_type="observation")
+        fold(own)
+        atom = own.atoms.get(position=None)
+        own.refresh_from_db()
+        assert atom.state == "absorbed" and "rope" in own.consolidated_content
+        path = f"entities/{atom.atom_id}"
+        if change == "delete":
+            assert service.delete(path, user_id="ada").status_code == 204
+        else:
+            assert service.patch(path, user_id="ada", title="Buy a chain").json()["title"] == "Buy a chain"
+            assert [set(one.before) for one in atom.history.filter(action="edited")] == [{"content", "formed_at"}]
+        own.refresh_from_db()
+        assert "rope" not in own.consolidated_content and "rope" not in self.told(service, query="What is next?")
 
     def test_a_done_task_that_was_said_again_can_be_reopened(self, service: Api, own: MemoryStream) -> None:
         atom = self.learned(own)
