@@ -65,6 +65,22 @@ class TestRest:
         assert [other.status_code for other in others] == [201, 201]
         assert service.get("entities", user_id="ada").json()["total"] == 2
 
+    def test_a_repeated_entity_that_was_withdrawn_is_returned_as_dropped(self, service: Api) -> None:
+        body = {"user_id": "ada", "kind": "task", "title": "Order the element", "external_id": "7"}
+        key = service.post("entities", body).json()["entity_id"]
+        service.delete(f"facts/{key}", user_id="ada")
+        again = service.post("entities", body)
+        assert (again.status_code, again.json()["entity_id"], again.json()["status"]) == (200, key, "dropped")
+        assert service.get("entities", user_id="ada").json()["total"] == 0
+
+    def test_an_external_id_of_another_item_is_taken(self, service: Api) -> None:
+        add(service, "Order the element")
+        stream = MemoryStream.objects.lists().get()
+        fact = {"user_id": "ada", "content": "Ada likes tea.", "atom_type": "fact", "external_id": "7"}
+        assert service.post(f"streams/{stream.stream_id}/atoms", fact).status_code == 201
+        answer = service.post("entities", {"user_id": "ada", "kind": "task", "title": "t", "external_id": "7"})
+        assert (answer.status_code, answer.json()["errors"][0]["code"]) == (409, "external_id_taken")
+
     def test_the_list_is_filtered(self, service: Api) -> None:
         add(service, "Order the element")
         add(service, "Open the shop", kind="goal")
