@@ -32,6 +32,8 @@ MOVED = (
     INSERT INTO moved SELECT object_pk, nextval(pg_get_serial_sequence('moments_app_memoryatom', 'id'))
     FROM {ITEMS} WHERE model = 'moments_app.entity'
     """,  # noqa: S608 (names of our own)
+    "CREATE INDEX ON moved (old)",
+    "ANALYZE moved",
 )
 # Rows that retractions keep have the fields of the Django model, and foreign keys without `_id`.
 KEPT_COLUMNS = {
