@@ -83,7 +83,7 @@ def delete_entity(entity: Entity, *, requested_by: str) -> None:
     touch([entity])
 
 
-def lock_entity(entity: Entity) -> None:
+def lock_entity(entity: MemoryAtom) -> None:
     """Lock the person, the stream and then the entity, in the lock order of corrections."""
     lock_rows(UserProfile.objects.filter(pk__in=[entity.user_id]))
     lock_rows(MemoryStream.objects.filter(pk=entity.stream_id))
