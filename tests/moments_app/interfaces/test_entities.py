@@ -254,6 +254,41 @@ class TestLearned:
         atom.refresh_from_db()
         assert atom.state == "evicted" and atom.history.get().action == "evicted"
 
+    @pytest.mark.parametrize("is_written", [True, False])
+    def test_a_corrected_task_keeps_its_fields_and_links_until_the_correction_is_undone(
+        self, service: Api, own: MemoryStream, is_written: bool
+    ) -> None:
+        talk(own.user, 4)  # type: ignore[arg-type]
+        due = {"due_at": "2026-03-05T10:00:00Z"}
+        body = {"user_id": "ada", "kind": "task", "title": "Ada needs to buy rope.", "external_id": "7"} | due
+        if is_written:
+            key = service.post("entities", body).json()["entity_id"]
+        else:
+            key = str(self.learned(own).atom_id)
+            service.patch(f"entities/{key}", user_id="ada", **due)
+        sail = add(service, "Sail")
+        service.post(f"entities/{sail}/links", {"user_id": "ada", "to": key, "relation": "blocks"})
+
+        def shown() -> tuple[dict[str, Any], int]:
+            [task] = service.get("entities", user_id="ada", kind="task", text="Ada").json()["entities"]
+            links = service.get(f"entities/{sail}/links", user_id="ada").json()["links"]
+            assert [link["to_entity_id"] for link in links] == [task["entity_id"]]
+            found = service.get("entities", user_id="ada", text="rope").json()["total"]
+            assert found == ("rope" in task["title"])
+            return task, self.told(service, query="What is next?").count(task["title"])
+
+        before, _ = shown()
+        corrected = service.patch(f"facts/{key}", user_id="ada", content="Ada needs to buy a chain.").json()
+        task, times = shown()
+        assert (task["title"], task["due_at"], times) == ("Ada needs to buy a chain.", due["due_at"], 1)
+        if is_written:
+            assert task | {"title": "", "updated_at": ""} == before | {"title": "", "updated_at": ""}
+            assert service.post("entities", body).json()["entity_id"] == key
+            assert not MemoryAtom.objects.get(atom_id=key).is_pinned
+        undo = f"corrections/{corrected['correction_id']}/undo"
+        assert service.post(undo, user_id="ada").status_code == 200
+        assert shown()[0] == before
+
     def test_a_reworded_task_keeps_its_sources_and_may_repeat_another(self, service: Api, own: MemoryStream) -> None:
         atom, same = self.learned(own), self.learned(own, "Ada needs to buy a flag.")
         body = {"title": same.content, "body": "Red.", "due_at": "2026-03-05T10:00:00Z"}
