@@ -71,12 +71,12 @@ def change_entity(entity: Entity, values: Mapping[str, Any], *, requested_by: st
 
 
 def delete_entity(entity: Entity, *, requested_by: str) -> None:
-    """Delete a locked entity that a client wrote, or withdraw one that was learned from turns. Delete its links."""
+    """Delete a locked entity that a client wrote, or withdraw one that was learned or imported. Delete its links."""
     cause = Cause(requested_by)
     entity.links_out.all().delete()
     entity.links_in.all().delete()
     _take_out_line(entity, cause)
-    if entity.is_written:
+    if entity.is_written and entity.is_listed:
         entity.delete()
     else:
         MemoryAtom.objects.filter(atom_id=entity.atom_id).evict(cause)

@@ -5,13 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.context.input import read_input
 from moments_app.context.layers import entities
 from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream
+from moments_app.streams.add_atoms import add_statements
+from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
@@ -298,6 +300,19 @@ class TestLearned:
         assert fact["content"] == f"{same.content}\nRed." and fact["sources"] == 1
         changed = service.patch(f"entities/{atom.atom_id}", user_id="ada", body="").json()
         assert (changed["title"], changed["body"]) == (same.content, "")
+
+    def test_a_deleted_goal_that_was_imported_is_not_imported_again(self, service: Api, ada: UserProfile) -> None:
+        said = Statement(where="", user_id="ada", agent_id="", text="Ada wants to sail.", source="import:mem0")
+
+        def imported() -> int:
+            with transaction.atomic():
+                return add_statements({"ada": ada}, [said])
+
+        assert imported() == 1
+        [goal] = service.get("entities", user_id="ada", kind="goal").json()["entities"]
+        assert service.delete(f"entities/{goal['entity_id']}", user_id="ada").status_code == 204
+        assert imported() == 0
+        assert service.get("entities", user_id="ada").json()["total"] == 0
 
     @pytest.mark.parametrize("change", ["delete", "patch"])
     @pytest.mark.parametrize("is_written", [True, False])
