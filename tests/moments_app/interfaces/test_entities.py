@@ -345,6 +345,16 @@ class TestLearned:
         assert service.patch(f"entities/{atom.atom_id}", user_id="ada", status="open").status_code == 200
         assert service.get("entities", user_id="ada", status="open").json()["total"] == 2
 
+    @pytest.mark.parametrize("named", [{"session_id": "s1"}, {"session_id": "s1", "sequences": [0, 1]}])
+    def test_a_retraction_withdraws_a_learned_task_that_a_client_reopened(
+        self, service: Api, own: MemoryStream, named: dict[str, Any]
+    ) -> None:
+        atom = self.learned(own)
+        for status in ("done", "open"):
+            service.patch(f"entities/{atom.atom_id}", user_id="ada", status=status)
+        assert service.post("retractions", user_id="ada", reason="wrong", **named).status_code == 201
+        assert service.get("entities", user_id="ada").json()["total"] == 0
+
     def test_a_retraction_of_its_turns_withdraws_a_task_with_its_links(self, service: Api, own: MemoryStream) -> None:
         atom, other = self.learned(own), add(service, "Sail", session_id="s1")
         service.post(f"entities/{other}/links", {"user_id": "ada", "to": str(atom.atom_id)})
