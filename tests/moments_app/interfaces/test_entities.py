@@ -207,7 +207,8 @@ class TestLearned:
         session = talk(own.user, 4)  # type: ignore[arg-type]
         turns = list(session.messages.turns().values_list("pk", flat=True)[:1])
         sources = {"source_session": session, "source_message_ids": turns, "engine": "model", "about_kind": "user"}
-        return note(own, content, **sources | {"atom_type": "fact", "kind": "task"} | fields)
+        columns: dict[str, Any] = sources | {"atom_type": "fact", "kind": "task"} | fields
+        return note(own, content, **columns)
 
     def test_a_formation_lists_the_tasks_that_a_person_mentions(self, service: Api, ada: UserProfile) -> None:
         session = talk(ada, 6)
