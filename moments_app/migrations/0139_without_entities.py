@@ -1,6 +1,7 @@
 """Remove the former table of tasks, goals and problems. Links, and what retractions keep, refer to the statements.
 
-0138 has copied the rows. The rows that were added or changed since are copied here.
+0138 has copied the rows. The rows that were added or changed since are copied here, and copies of rows deleted since
+are deleted.
 """
 
 from django.db import connection, migrations
@@ -15,6 +16,12 @@ USERS = f"""
 SELECT user_id FROM moments_app_entity
 UNION SELECT user_id FROM {ITEMS} WHERE model = 'moments_app.entity' AND user_id IS NOT NULL
 """  # noqa: S608 (names of our own)
+DELETED = """
+SELECT atom.id FROM moments_app_memoryatom atom JOIN moments_app_memorystream list ON list.id = atom.stream_id
+WHERE list.stream_type = 'user' AND list.agent_id = ''
+    AND atom.content_hash = encode(sha256(atom.atom_id::text::bytea), 'hex')
+    AND NOT EXISTS (SELECT FROM moments_app_entity WHERE entity_id = atom.atom_id)
+"""
 MISSING = """
 SELECT id FROM moments_app_entity e WHERE NOT EXISTS (SELECT FROM moments_app_memoryatom WHERE atom_id = e.entity_id)
 """
@@ -32,6 +39,8 @@ MOVED = (
     INSERT INTO moved SELECT object_pk, nextval(pg_get_serial_sequence('moments_app_memoryatom', 'id'))
     FROM {ITEMS} WHERE model = 'moments_app.entity'
     """,  # noqa: S608 (names of our own)
+    "CREATE INDEX ON moved (old)",
+    "ANALYZE moved",
 )
 # Rows that retractions keep have the fields of the Django model, and foreign keys without `_id`.
 KEPT_COLUMNS = {
@@ -94,6 +103,8 @@ def move(apps: StateApps, editor: BaseDatabaseSchemaEditor | None) -> None:
         cursor.execute(LOCK)
         cursor.execute(USERS)
         ensure_lists(apps.get_model("moments_app", "MemoryStream").objects, [user for (user,) in cursor.fetchall()])
+        cursor.execute(DELETED)
+        apps.get_model("moments_app", "MemoryAtom").objects.filter(pk__in=[pk for (pk,) in cursor.fetchall()]).delete()
         cursor.execute(MISSING)
         cursor.execute(COPY, [[pk for (pk,) in cursor.fetchall()]])
         for statement in (CHANGED, *MOVED, *KEPT):

@@ -97,9 +97,10 @@ class Entity(MemoryAtom):
 
     @property
     def status(self) -> EntityStatus:
-        if self.state != self.State.ENDED:
+        if self.state in _OPEN:
             return EntityStatus.OPEN
-        return EntityStatus.DROPPED if self.value == DROPPED else EntityStatus.DONE
+        is_done = self.state == self.State.ENDED and not self.is_wrong and self.value != DROPPED
+        return EntityStatus.DONE if is_done else EntityStatus.DROPPED
 
     @property
     def status_in_words(self) -> str:

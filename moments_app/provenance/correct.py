@@ -21,6 +21,7 @@ from moments_app.models import (
     Cause,
     CorrectedTurn,
     Correction,
+    EntityLink,
     EpisodeDraft,
     MemoryAtom,
     MemoryStream,
@@ -352,6 +353,8 @@ def _apply(change: Change, correction: Correction, user: UserProfile) -> dict[st
 def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     """End a fact, and replace it with the corrected one. The text of the correction is stored verbatim.
 
+    A task, goal or problem that a client wrote is reworded instead, because it keeps its ids and links.
+
     Return the replacement if it is new.
     """
     atom = MemoryAtom.objects.select_related("stream", "user").get(pk=change.pk)
@@ -359,12 +362,19 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
     take_out_lines([atom], cause)
+    same, action = MemoryAtom.objects.filter(pk=atom.pk), StatementChange.Action(correction.kind)
+    if change.after and atom.is_listed:
+        same.change(action, cause, content=change.after, formed_at=correction.created_at)
+        _index_again(atom.pk, cause)
+        return None
     right = _replacement(atom, change.after, correction) if change.after else None
     is_new = right is not None and insert_if_missing(right)
-    if right and not is_new:
+    if right and is_new:
+        _move_links(atom.pk, right.pk)
+    elif right:
         right = MemoryAtom.objects.like(right).first()
-    MemoryAtom.objects.filter(pk=atom.pk).change(
-        StatementChange.Action(correction.kind),
+    same.change(
+        action,
         cause,
         state=MemoryAtom.State.EVICTED if is_line else MemoryAtom.State.ENDED,
         valid_until=until,
@@ -374,6 +384,20 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
         replaced_by_id=right.pk if right else atom.replaced_by_id,
     )
     return right if is_new else None
+
+
+def _index_again(pk: int, cause: Cause) -> None:
+    """Index a statement whose text was changed by SQL."""
+    atom = MemoryAtom.objects.get(pk=pk)
+    atom.save(update_fields=["content"])
+    atom.embeddings.all().delete()
+    queue_indexing(atom, requested_by=cause.actor)
+
+
+def _move_links(before: int, after: int) -> None:
+    """Move the links of a task, goal or problem to its replacement."""
+    EntityLink.objects.filter(from_entity=before).update(from_entity=after)
+    EntityLink.objects.filter(to_entity=before).update(to_entity=after)
 
 
 def _move_parts(correction: Correction) -> None:
@@ -406,6 +430,7 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
         speaker=atom.speaker,
         formed_at=atom.formed_at,
         valid_from=atom.valid_from,
+        due_at=atom.due_at,
         corrected_at=correction.created_at,
         is_pinned=not is_line,
         confidence=1.0,
@@ -427,10 +452,13 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
     for right, wrong in made.items():
         parts = MemoryAtom.objects.filter(merged_into=right)
         parts.change(StatementChange.Action.UNDONE, cause, merged_into_id=wrong)
+        _move_links(right, wrong)
     MemoryAtom.objects.filter(pk__in=made).delete()
     changed = StatementChange.objects.filter(statement__in=pks, action=correction.kind, reason=correction.reason)
     for change in changed.newest_first():
         MemoryAtom.objects.filter(pk=change.statement_id).change(StatementChange.Action.UNDONE, cause, **change.columns)
+        if "content" in change.before:
+            _index_again(change.statement_id, cause)
 
 
 def _undo(change: dict[str, Any], correction: Correction, actor: str) -> None:

@@ -46,6 +46,7 @@ from moments_app.provenance.export_format import (
     AtomText,
     Before,
     FormerEntity,
+    IsListed,
     Labels,
     MomentKey,
     Number,
@@ -178,18 +179,19 @@ declare(
             fields="atom_id stream_id atom_type content state merged_into position consolidated_at formed_at "
             "created_at is_pinned access_count last_accessed_at session_id source_sequences related_users engine "
             "subject attribute value valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at "
-            "confidence worth external_id kind about_kind about speaker due_at",
+            "confidence worth external_id kind about_kind about speaker due_at is_listed",
             columns=(
                 About(),
                 stream(),
                 PublicId("atom_id"),
                 AtomText("content"),
+                IsListed(),
                 Other("merged_into", "merged_into_id"),
                 Other("replaced_by", "replaced_by_id"),
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"related_users": [], "external_id": None} | UNTIMED | UNKNOWN_KIND | NO_LINES,
+            missing={"related_users": [], "external_id": None, "is_listed": False} | UNTIMED | UNKNOWN_KIND | NO_LINES,
             former="absorbed_in shown_in",
             order=("stream_id", "id"),
             key=("atom_id",),

@@ -293,7 +293,7 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
     """Return the atoms from the turns, and other results of the same calls, except those that an operator pinned."""
     own = session.atoms.order_by("pk")
     if is_whole:
-        return [atom for atom in own if not atom.is_listed]
+        return [atom for atom in own if atom.source_message_ids or not atom.is_listed]
     return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
 
 

@@ -220,13 +220,24 @@ class AtomText(Column):
     """
 
     def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
-        lists = set(MemoryStream.objects.lists().filter(user=importing.user).values_list("pk", flat=True))
         for row in rows:
-            is_listed = row.columns["stream_id"] in lists
             text, atom_id = row.line[self.name], row.columns["atom_id"]
-            row.columns["content_hash"] = hash_of_id(atom_id) if is_listed else content_hash(text)
+            row.columns["content_hash"] = hash_of_id(atom_id) if row.line["is_listed"] else content_hash(text)
             row.columns["kind"] = row.line["kind"] or kind_of(row.line[self.name])
         return rows
+
+
+class IsListed(Column):
+    """Whether a client wrote or reworded a task, goal or problem: then its hash is of its id."""
+
+    type, is_column = bool, False
+
+    def __init__(self) -> None:
+        super().__init__("is_listed", "content_hash")
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        for line in lines:
+            line[self.name] = line[self.name] == hash_of_id(line["atom_id"])
 
 
 class FormerEntity(Column):

@@ -77,7 +77,8 @@ INSERT INTO moments_app_entity (id, entity_id, user_id, kind, title, body, statu
 SELECT number, ('00000000-0000-0000-0000-000000000' || number)::uuid, session.user_id, kind, entity.title, '',
     entity.status, '2026-04-01', session.id, 'key:abc', number, '2026-03-02', '2026-03-03'
 FROM sessions_app_session session, (VALUES
-    (801, 'task', E'Buy\nrope.', 'open'), (802, 'goal', 'Sail.', 'done'), (803, 'task', 'Buy a flag.', 'dropped')
+    (801, 'task', E'Buy\nrope.', 'open'), (802, 'goal', 'Sail.', 'done'), (803, 'task', 'Buy a flag.', 'dropped'),
+    (805, 'task', 'Sell the boat.', 'open')
 ) AS entity (number, kind, title, status) WHERE session_id = 'ada-0';
 INSERT INTO moments_app_entitylink (user_id, from_entity_id, to_entity_id, relation)
 SELECT user_id, 801, 802, 'blocks' FROM moments_app_entity WHERE id = 801;
@@ -113,6 +114,10 @@ def upgraded(
             cursor.execute(TEXTS)
             cursor.execute(ENTITIES)
         connection.close()  # discards the session settings of the SQL
+        # The earlier release goes on between two migrations, and somebody deletes a task.
+        call_command("migrate", "moments_app", "0138", verbosity=0)
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM moments_app_entity WHERE id = 805")
         call_command("migrate", verbosity=0)
         assert {part for part in differences(schema(), newest) if OF_A_MODEL not in part} == set()
         yield request.param, Api(sql.split(maxsplit=2)[1])
@@ -196,6 +201,7 @@ def _assert_texts_are_of_statements(api: Api) -> None:
 def _assert_entities_are_statements(api: Api) -> None:
     listed = {one["title"]: one for one in api.get("entities", user_id="ada").json()["entities"]}
     assert listed["Paint the lighthouse"]["body"] == "All railings."
+    assert "Sell the boat." not in listed
     rope, sail, flag = (listed[title] for title in ("Buy rope.", "Sail.", "Buy a flag."))
     expected = {
         "entity_id": "00000000-0000-0000-0000-000000000801",

@@ -26,6 +26,7 @@ from sessions_app.api.pagination import PageQuery
 from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
 from sessions_app.database.sql import insert_if_missing
+from sessions_app.transcript.append import IdTaken
 
 
 class EntitiesQuery(PageQuery):
@@ -117,9 +118,13 @@ class EntityViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Entity]):
     answers = {"create": {201: EntityAnswer, 200: EntityAnswer}}
     filters = {"kind": "kind", "status": EntityQuerySet.with_status, "text": EntityQuerySet.matching}
     creates_person = ("create",)
+    refuses = {"create": [IdTaken]}
 
     def create(self, request: Request) -> Response:
-        """Add an entity. If one with the same `external_id` exists, return it unchanged with 200."""
+        """Add an entity. If one with the same `external_id` exists, return it unchanged with 200.
+
+        A withdrawn one has the `status` `dropped`.
+        """
         session_id = self.validated_data.pop("session_id", None)
         session = session_or_404(self.person, session_id) if session_id else None
         values = self.validated_data | {"source_session": session}

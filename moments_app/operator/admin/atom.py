@@ -1,6 +1,6 @@
 """The lists of facts and observations, of tasks and goals, of known people, and of stored items."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from moments_app.operator.views.retraction import RetractItems
 from moments_app.streams.add_atoms import process_manual_change
 from moments_app.streams.edit_entities import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
+from moments_app.streams.timeline import touch
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
 from sessions_app.admin.links import change_url, link_column
 from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
@@ -122,6 +123,9 @@ class MemoryAtomAdmin(PageAdmin):
             obj.user_id, obj.written_by = obj.stream.user_id, cause.actor
         # Lock the user first, in the same order as elsewhere, to prevent deadlocks.
         lock_rows(UserProfile.objects.filter(pk__in=[obj.user_id] if obj.user_id else []))
+        if obj.is_listed:
+            self._save_listed(obj, form.changed_data, cause)
+            return
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written
         if is_written:
@@ -139,6 +143,19 @@ class MemoryAtomAdmin(PageAdmin):
             obj.embeddings.all().delete()  # delete the vectors of the former text
             rebuild_known_people([was_about] if was_about else [])
         process_manual_change(obj, requested_by=cause.actor)
+
+    def _save_listed(self, atom: MemoryAtom, changed: Collection[str], cause: Cause) -> None:
+        """Save a task, goal or problem that a client wrote or reworded. It stays one, and is not pinned."""
+        lock_entity(atom)
+        entity = Entity.objects.get(pk=atom.pk)
+        if (content := atom.content.replace("\r\n", "\n")) != entity.content:  # browsers send \r\n
+            title, _, body = content.partition("\n")
+            change_entity(entity, {"title": title, "body": body}, requested_by=cause.actor)
+        if others := {*changed} - {"content"}:
+            for name in others:
+                setattr(entity, name, getattr(atom, name))
+            entity.save_edit(cause, update_fields=others)
+            touch([entity])
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Return to the stream's page."""

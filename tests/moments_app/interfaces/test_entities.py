@@ -5,20 +5,22 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.context.input import read_input
 from moments_app.context.layers import entities
 from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream
+from moments_app.streams.add_atoms import add_statements
+from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.entities import make_entity, new_entity
 from tests.support.operator import operator
 from tests.support.pages import change_url
-from tests.support.streams import form, note, shard
+from tests.support.streams import fold, form, note, shard
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,6 +66,22 @@ class TestRest:
         )
         assert [other.status_code for other in others] == [201, 201]
         assert service.get("entities", user_id="ada").json()["total"] == 2
+
+    def test_a_repeated_entity_that_was_withdrawn_is_returned_as_dropped(self, service: Api) -> None:
+        body = {"user_id": "ada", "kind": "task", "title": "Order the element", "external_id": "7"}
+        key = service.post("entities", body).json()["entity_id"]
+        service.delete(f"facts/{key}", user_id="ada")
+        again = service.post("entities", body)
+        assert (again.status_code, again.json()["entity_id"], again.json()["status"]) == (200, key, "dropped")
+        assert service.get("entities", user_id="ada").json()["total"] == 0
+
+    def test_an_external_id_of_another_item_is_taken(self, service: Api) -> None:
+        add(service, "Order the element")
+        stream = MemoryStream.objects.lists().get()
+        fact = {"user_id": "ada", "content": "Ada likes tea.", "atom_type": "fact", "external_id": "7"}
+        assert service.post(f"streams/{stream.stream_id}/atoms", fact).status_code == 201
+        answer = service.post("entities", {"user_id": "ada", "kind": "task", "title": "t", "external_id": "7"})
+        assert (answer.status_code, answer.json()["errors"][0]["code"]) == (409, "external_id_taken")
 
     def test_the_list_is_filtered(self, service: Api) -> None:
         add(service, "Order the element")
@@ -189,7 +207,8 @@ class TestLearned:
         session = talk(own.user, 4)  # type: ignore[arg-type]
         turns = list(session.messages.turns().values_list("pk", flat=True)[:1])
         sources = {"source_session": session, "source_message_ids": turns, "engine": "model", "about_kind": "user"}
-        return note(own, content, "fact", **sources | {"kind": "task"} | fields)
+        columns: dict[str, Any] = sources | {"atom_type": "fact", "kind": "task"} | fields
+        return note(own, content, **columns)
 
     def test_a_formation_lists_the_tasks_that_a_person_mentions(self, service: Api, ada: UserProfile) -> None:
         session = talk(ada, 6)
@@ -238,6 +257,41 @@ class TestLearned:
         atom.refresh_from_db()
         assert atom.state == "evicted" and atom.history.get().action == "evicted"
 
+    @pytest.mark.parametrize("is_written", [True, False])
+    def test_a_corrected_task_keeps_its_fields_and_links_until_the_correction_is_undone(
+        self, service: Api, own: MemoryStream, is_written: bool
+    ) -> None:
+        talk(own.user, 4)  # type: ignore[arg-type]
+        due = {"due_at": "2026-03-05T10:00:00Z"}
+        body = {"user_id": "ada", "kind": "task", "title": "Ada needs to buy rope.", "external_id": "7"} | due
+        if is_written:
+            key = service.post("entities", body).json()["entity_id"]
+        else:
+            key = str(self.learned(own).atom_id)
+            service.patch(f"entities/{key}", user_id="ada", **due)
+        sail = add(service, "Sail")
+        service.post(f"entities/{sail}/links", {"user_id": "ada", "to": key, "relation": "blocks"})
+
+        def shown() -> tuple[dict[str, Any], int]:
+            [task] = service.get("entities", user_id="ada", kind="task", text="Ada").json()["entities"]
+            links = service.get(f"entities/{sail}/links", user_id="ada").json()["links"]
+            assert [link["to_entity_id"] for link in links] == [task["entity_id"]]
+            found = service.get("entities", user_id="ada", text="rope").json()["total"]
+            assert found == ("rope" in task["title"])
+            return task, self.told(service, query="What is next?").count(task["title"])
+
+        before, _ = shown()
+        corrected = service.patch(f"facts/{key}", user_id="ada", content="Ada needs to buy a chain.").json()
+        task, times = shown()
+        assert (task["title"], task["due_at"], times) == ("Ada needs to buy a chain.", due["due_at"], 1)
+        if is_written:
+            assert task | {"title": "", "updated_at": ""} == before | {"title": "", "updated_at": ""}
+            assert service.post("entities", body).json()["entity_id"] == key
+            assert not MemoryAtom.objects.get(atom_id=key).is_pinned
+        undo = f"corrections/{corrected['correction_id']}/undo"
+        assert service.post(undo, user_id="ada").status_code == 200
+        assert shown()[0] == before
+
     def test_a_reworded_task_keeps_its_sources_and_may_repeat_another(self, service: Api, own: MemoryStream) -> None:
         atom, same = self.learned(own), self.learned(own, "Ada needs to buy a flag.")
         body = {"title": same.content, "body": "Red.", "due_at": "2026-03-05T10:00:00Z"}
@@ -248,12 +302,59 @@ class TestLearned:
         changed = service.patch(f"entities/{atom.atom_id}", user_id="ada", body="").json()
         assert (changed["title"], changed["body"]) == (same.content, "")
 
+    def test_a_deleted_goal_that_was_imported_is_not_imported_again(self, service: Api, ada: UserProfile) -> None:
+        said = Statement(where="", user_id="ada", agent_id="", text="Ada wants to sail.", source="import:mem0")
+
+        def imported() -> int:
+            with transaction.atomic():
+                return add_statements({"ada": ada}, [said])
+
+        assert imported() == 1
+        [goal] = service.get("entities", user_id="ada", kind="goal").json()["entities"]
+        assert service.delete(f"entities/{goal['entity_id']}", user_id="ada").status_code == 204
+        assert imported() == 0
+        assert service.get("entities", user_id="ada").json()["total"] == 0
+
+    @pytest.mark.parametrize("change", ["delete", "patch"])
+    @pytest.mark.parametrize("is_written", [True, False])
+    def test_a_deleted_or_reworded_task_leaves_the_text_of_its_stream(
+        self, service: Api, own: MemoryStream, change: str, is_written: bool
+    ) -> None:
+        talk(own.user, 2)  # type: ignore[arg-type]
+        if is_written:
+            item = {"user_id": "ada", "content": "Ada needs to buy rope.", "atom_type": "observation"}
+            service.post(f"streams/{own.stream_id}/atoms", item)
+        else:
+            self.learned(own, atom_type="observation")
+        fold(own)
+        atom = own.atoms.get(position=None)
+        own.refresh_from_db()
+        assert atom.state == "absorbed" and "rope" in own.consolidated_content
+        path = f"entities/{atom.atom_id}"
+        if change == "delete":
+            assert service.delete(path, user_id="ada").status_code == 204
+        else:
+            assert service.patch(path, user_id="ada", title="Buy a chain").json()["title"] == "Buy a chain"
+            assert [set(one.before) for one in atom.history.filter(action="edited")] == [{"content", "formed_at"}]
+        own.refresh_from_db()
+        assert "rope" not in own.consolidated_content and "rope" not in self.told(service, query="What is next?")
+
     def test_a_done_task_that_was_said_again_can_be_reopened(self, service: Api, own: MemoryStream) -> None:
         atom = self.learned(own)
         service.patch(f"entities/{atom.atom_id}", user_id="ada", status="done")
         self.learned(own)
         assert service.patch(f"entities/{atom.atom_id}", user_id="ada", status="open").status_code == 200
         assert service.get("entities", user_id="ada", status="open").json()["total"] == 2
+
+    @pytest.mark.parametrize("named", [{"session_id": "s1"}, {"session_id": "s1", "sequences": [0, 1]}])
+    def test_a_retraction_withdraws_a_learned_task_that_a_client_reopened(
+        self, service: Api, own: MemoryStream, named: dict[str, Any]
+    ) -> None:
+        atom = self.learned(own)
+        for status in ("done", "open"):
+            service.patch(f"entities/{atom.atom_id}", user_id="ada", status=status)
+        assert service.post("retractions", user_id="ada", reason="wrong", **named).status_code == 201
+        assert service.get("entities", user_id="ada").json()["total"] == 0
 
     def test_a_retraction_of_its_turns_withdraws_a_task_with_its_links(self, service: Api, own: MemoryStream) -> None:
         atom, other = self.learned(own), add(service, "Sail", session_id="s1")

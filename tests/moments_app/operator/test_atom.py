@@ -9,9 +9,10 @@ from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
-from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
+from moments_app.models import EmbeddingModel, Entity, FactEmbedding, Job, MemoryAtom, MemoryStream
 from sessions_app.models import UserProfile
 from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
+from tests.support.entities import make_entity
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
 from tests.support.streams import fold, form, note, rewrite, shard
 from tests.support.transcript import START, talk
@@ -61,6 +62,20 @@ class TestWriting:
         atom.refresh_from_db()
         assert (atom.content, atom.is_pinned, atom.engine) == ("Felt wears out in a year.", True, "extractive")
         assert not FactEmbedding.objects.exists()
+
+    def test_a_written_task_that_is_reworded_stays_a_task_and_is_not_pinned(
+        self, root: Client, ada: UserProfile
+    ) -> None:
+        task = make_entity(ada, "Order it", body="Soon.", external_id="7")
+        content = "The element.\r\nFrom Oslo."
+        assert root.post(change_url(MemoryAtom.objects.get()), WHEN | {"content": content}).status_code == 302
+        reworded = Entity.objects.get()
+        kept = (reworded.title, reworded.body, reworded.kind, reworded.external_id, reworded.is_pinned)
+        assert kept == ("The element.", "From Oslo.", "task", "7", False)
+        assert reworded.about_kind == task.about_kind and reworded.is_listed
+        assert root.post(change_url(MemoryAtom.objects.get()), WHEN | {"content": content, "is_pinned": "on"})
+        assert Entity.objects.get().is_pinned
+        assert sum("content" in change.before for change in task.history.all()) == 1
 
     def test_a_plan_ends_with_its_day_in_the_persons_time_zone(self, root: Client, own: MemoryStream) -> None:
         UserProfile.objects.update(timezone="America/New_York")

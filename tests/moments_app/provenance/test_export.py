@@ -354,6 +354,24 @@ def test_entities_of_an_earlier_release_become_statements(ada: UserProfile, tmp_
     assert "entities.jsonl" not in again and again["atoms.jsonl"].count("Buy rope.") == 1
 
 
+def test_written_and_reworded_tasks_and_facts_of_a_list_stay_what_they_are(
+    service: Api, ada: UserProfile, tmp_path: Path
+) -> None:
+    own = MemoryStream.objects.ensure_of_person(ada, "default")
+    rope, flag = (note(own, text, "fact", kind="task", engine="model") for text in ("Buy rope.", "Buy a flag."))
+    assert service.patch(f"entities/{rope.atom_id}", user_id="ada", title=flag.content).status_code == 200
+    service.post("entities", user_id="ada", kind="task", title="Sail")
+    fact = {"user_id": "ada", "content": "Ada likes tea.", "atom_type": "fact"}
+    path = f"streams/{MemoryStream.objects.lists().get().stream_id}/atoms"
+    assert service.post(path, fact).status_code == 201
+    before, file = exported("ada")["atoms.jsonl"], written("ada", tmp_path / "ada.zip")
+    erase_user("ada", application=DEFAULT, actor="test")
+    imported(file)
+    assert exported("ada")["atoms.jsonl"] == before
+    assert {atom.content for atom in MemoryAtom.objects.all() if atom.is_listed} == {"Sail", flag.content}
+    assert service.post(path, fact).status_code == 200
+
+
 # --- invalid files ---
 
 
