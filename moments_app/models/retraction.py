@@ -14,7 +14,7 @@ from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
 from django.core import serializers
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import models
+from django.db import IntegrityError, models
 from django.db.models import Q
 from django.utils import timezone
 
@@ -279,8 +279,12 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
     for item in wanted:
         if item.is_rewritten:  # without the owner, which never changes and can't be updated in distributed tables
             item.row().save(update_fields=kept)
-        else:
+            continue
+        try:
             item.row().save(force_insert=True)
+        except IntegrityError:  # a newer row has the same id from a client; the caller rolls back
+            name = table._meta.verbose_name
+            raise CannotPutBack(f"A newer {name} has taken the place of a retracted {name}. Delete it first.") from None
     return len(wanted)
 
 

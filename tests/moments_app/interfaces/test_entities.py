@@ -426,3 +426,16 @@ def test_passing_time_does_not_change_the_order(ada: UserProfile) -> None:
         make_entity(ada, f"Task {number}")
         Entity.objects.filter(content=f"Task {number}").update(formed_at=timezone.now() - timedelta(days=3 * number))
     assert titles(ada) == titles(ada)
+
+
+def test_a_retraction_is_not_undone_while_a_newer_task_has_the_external_id(service: Api) -> None:
+    body = {"user_id": "ada", "kind": "task", "title": "Order the element", "external_id": "7"}
+    entity = service.post("entities", body).json()
+    asked = {"user_id": "ada", "entity_ids": [entity["entity_id"]], "reason": "x"}
+    undo = f"retractions/{service.post('retractions', asked).json()['retraction_id']}/undo"
+    newer = service.post("entities", body).json()
+    refused = service.post(undo, user_id="ada")
+    assert (refused.status_code, "Delete it first" in refused.text) == (400, True)
+    service.delete(f"entities/{newer['entity_id']}", user_id="ada")
+    assert service.post(undo, user_id="ada").status_code == 200
+    assert service.get(f"entities/{entity['entity_id']}", user_id="ada").json() == entity
