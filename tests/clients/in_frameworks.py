@@ -49,6 +49,22 @@ async def use_a_session() -> None:
         assert await session.get_items() == []
 
 
+async def begin_another_session() -> None:
+    """A new session of the same person starts with what memory knows about them."""
+    with Memory("known", url=URL, key=KEY) as memory:
+        history = MemoryChatHistory(memory)
+        history.add_messages([HumanMessage("Hello.")])
+        memory.client.call("PATCH", "users/known", json={"summary": "Restores kilns in Turin."})
+        first, second = history.messages
+        assert first.type == "system" and "kilns in Turin" in str(first.content) and second.content == "Hello."
+    async with AsyncMemory("known", session_id="new", url=URL, key=KEY) as memory:
+        session = MemorySession(memory)
+        await session.add_items([{"role": "user", "content": "Hello."}])
+        known, hello = await session.get_items(limit=1)
+        assert known["role"] == "system" and "kilns in Turin" in known["content"]
+        assert hello == await session.pop_item()
+
+
 async def use_a_session_with_pictures() -> None:
     """Pictures and files are returned, unless they are too long to store."""
     picture = {"type": "input_image", "image_url": "https://example.com/kiln.png", "detail": "auto"}
@@ -295,6 +311,7 @@ def use_a_history() -> None:
 
 if __name__ == "__main__":
     asyncio.run(use_a_session())
+    asyncio.run(begin_another_session())
     asyncio.run(use_a_session_with_pictures())
     use_a_store()
     let_items_expire()

@@ -1,6 +1,7 @@
 """A chat history for LangChain that the platform stores: `MemoryChatHistory(memory)`.
 
-The messages start with the session's boundary, if there is one: a system message that summarizes earlier turns.
+The messages start with system messages: what memory knows about the person, and the session's boundary, which
+summarizes earlier turns.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from memory_platform.client import Memory, answers
 from memory_platform.client.errors import Refused
-from memory_platform.client.messages import parts_in
+from memory_platform.client.messages import STANDING, memory_in, parts_in
 
 ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 
@@ -28,7 +29,11 @@ class MemoryChatHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """The messages to replay: the newest turns, after the boundary."""
+        """What memory knows about the person, and the newest turns after the boundary."""
+        known = memory_in(self._memory.context(layers=STANDING))
+        return [*([SystemMessage(known)] if known else []), *self._said()]
+
+    def _said(self) -> list[BaseMessage]:
         try:
             return [_read(message) for message in self._memory.messages()["messages"]]
         except Refused as refused:

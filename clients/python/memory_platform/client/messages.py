@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from memory_platform.client.answers import Appended
+from memory_platform.client.answers import Appended, Context
 
 BATCH = 500  # maximum messages per request
+POLICY = "policy"
+STANDING = (POLICY, "collective", "user")  # layers of a context that don't depend on a conversation or a query
 PARTS_MAX_CHARS = 190_000  # maximum length of a message's pictures and files as JSON; the platform rejects longer ones
 
 Message = Mapping[str, Any]
@@ -32,6 +34,12 @@ def _prepared(message: Message) -> dict[str, Any]:
     if isinstance(made.get("created_at"), datetime):
         made["created_at"] = made["created_at"].isoformat()
     return made
+
+
+def memory_in(context: Context) -> str:
+    """Return the text of a context, or a blank text if the platform knows nothing about the person."""
+    is_known = any(layer["items"] for layer in context["layers"] if layer["name"] != POLICY)
+    return str(context["context"]) if is_known else ""
 
 
 def parts_in(content: Any) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 Items become turns: a tool call becomes an assistant's turn with `tool_calls`, its result a `tool` turn, and any other
 item the payload of a turn. The payload also contains the pictures and files of messages and results. The returned items
-start with the session's boundary, if there is one.
+start with what memory knows about the person, and with the session's boundary, if there is one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from memory_platform.client import AsyncMemory, answers
 from memory_platform.client.errors import Refused
-from memory_platform.client.messages import parts_in
+from memory_platform.client.messages import STANDING, memory_in, parts_in
 
 Item = dict[str, Any]
 
@@ -28,7 +28,11 @@ class MemorySession:
         self.memory, self.session_id = memory, memory.session_id
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
-        """Return the items to replay: the newest turns, after the boundary."""
+        """Return what memory knows about the person, and the newest turns after the boundary, at most `limit`."""
+        known = memory_in(await self.memory.context(layers=STANDING))
+        return [*([{"role": "system", "content": known}] if known else []), *await self._said(limit)]
+
+    async def _said(self, limit: int | None = None) -> list[Item]:
         try:
             live = await self.memory.messages(limit=limit)
         except Refused as refused:
@@ -45,7 +49,7 @@ class MemorySession:
     async def pop_item(self) -> Item | None:
         """Retract the newest turn, with the memory derived from it, and return it."""
         client, about = self.memory.client, {"user_id": self.memory.user_id}
-        live = await self.get_items(1)
+        live = await self._said(1)
         if not live:
             return None
         newest = (await self.memory.messages(limit=1))["messages"][-1]
