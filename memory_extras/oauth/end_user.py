@@ -165,7 +165,7 @@ class Callback(EndUserPage):
         if not (started and is_plain and constant_time_compare(given.get("state", ""), started["state"])):
             # The cookie stays, because another site may have made this request.
             return self.failed(
-                "This login has expired, or it started in another browser. Start again in the assistant."
+                "This login has expired, or it started in another browser. Start again."
             )
         try:
             answer = self._ended(given, started)

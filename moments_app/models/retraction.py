@@ -284,7 +284,8 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
             item.row().save(force_insert=True)
         except IntegrityError:  # a newer row has the same id from a client; the caller rolls back
             name = table._meta.verbose_name
-            raise CannotPutBack(f"A newer {name} has taken the place of a retracted {name}. Delete it first.") from None
+            message = f"A newer {name} has replaced a retracted {name}. Delete the newer one first."
+            raise CannotPutBack(message) from None
     return len(wanted)
 
 

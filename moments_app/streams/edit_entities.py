@@ -39,7 +39,7 @@ def add_entity(user: UserProfile, values: Mapping[str, Any], *, requested_by: st
     statements = Entity._base_manager.select_related("source_session")  # with withdrawn ones
     there = statements.get(stream=stream, user=user, external_id=entity.external_id)
     if there.kind not in ENTITY_KINDS:
-        raise IdTaken("This external_id already belongs to an item that is no task, goal or problem.")
+        raise IdTaken("This external_id already belongs to an item that isn't a task, goal or problem.")
     return there, False
 
 

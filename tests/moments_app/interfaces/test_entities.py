@@ -435,7 +435,7 @@ def test_a_retraction_is_not_undone_while_a_newer_task_has_the_external_id(servi
     undo = f"retractions/{service.post('retractions', asked).json()['retraction_id']}/undo"
     newer = service.post("entities", body).json()
     refused = service.post(undo, user_id="ada")
-    assert (refused.status_code, "Delete it first" in refused.text) == (400, True)
+    assert (refused.status_code, "Delete the newer" in refused.text) == (400, True)
     service.delete(f"entities/{newer['entity_id']}", user_id="ada")
     assert service.post(undo, user_id="ada").status_code == 200
     assert service.get(f"entities/{entity['entity_id']}", user_id="ada").json() == entity
