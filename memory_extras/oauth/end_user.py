@@ -164,9 +164,7 @@ class Callback(EndUserPage):
         is_plain = all(len(values) == 1 for _, values in given.lists())
         if not (started and is_plain and constant_time_compare(given.get("state", ""), started["state"])):
             # The cookie stays, because another site may have made this request.
-            return self.failed(
-                "This login has expired, or it started in another browser. Start again."
-            )
+            return self.failed("This login has expired, or it started in another browser. Start again.")
         try:
             answer = self._ended(given, started)
         except openid.LoginFailed as error:
