@@ -17,6 +17,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import IntegrityError, models
 from django.db.models import Q
 from django.utils import timezone
+from psycopg.errors import UniqueViolation
 
 from moments_app.models.job import title_of
 from moments_app.models.stream import MemoryStream
@@ -282,7 +283,9 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
             continue
         try:
             item.row().save(force_insert=True)
-        except IntegrityError:  # a newer row has the same id from a client; the caller rolls back
+        except IntegrityError as error:  # a newer row has the same id from a client; the caller rolls back
+            if not isinstance(error.__cause__, UniqueViolation):
+                raise
             name = table._meta.verbose_name
             message = f"A newer {name} has replaced a retracted {name}. Delete the newer one first."
             raise CannotPutBack(message) from None

@@ -7,6 +7,7 @@ fact changes only facts and texts, because these describe the present. Moments, 
 their own time. All changes can be previewed, are made in one transaction, and are undone together.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -233,7 +234,7 @@ def _refuse(fact: MemoryAtom, order: Order) -> None:
         if order.valid_until and order.valid_until > timezone.now():
             raise CannotCorrect("valid_until must not be in the future.")
     if order.kind == Correction.Kind.CORRECTED:
-        if content_hash(order.after) == fact.content_hash:
+        if content_hash(order.after) == content_hash(fact.content):
             raise CannotCorrect("content: the fact already says this.")
         if (
             MemoryAtom.objects.active()
@@ -455,9 +456,13 @@ def _undo_facts(correction: Correction, pks: Collection[int], cause: Cause) -> N
         _move_links(right, wrong)
     MemoryAtom.objects.filter(pk__in=made).delete()
     changed = StatementChange.objects.filter(statement__in=pks, action=correction.kind, reason=correction.reason)
+    after = {change["pk"]: change["after"] for change in correction.changes}
     for change in changed.newest_first():
-        MemoryAtom.objects.filter(pk=change.statement_id).change(StatementChange.Action.UNDONE, cause, **change.columns)
-        if "content" in change.before:
+        atom, columns = MemoryAtom.objects.filter(pk=change.statement_id), dict(change.columns)
+        if "content" in columns and not atom.filter(content=after.get(change.statement_id)).exists():
+            del columns["content"], columns["formed_at"]  # it was reworded since
+        atom.change(StatementChange.Action.UNDONE, cause, **columns)
+        if "content" in columns:
             _index_again(change.statement_id, cause)
 
 
@@ -488,8 +493,8 @@ def _reword_later_texts(session: Session, correction: Correction) -> None:
     as the fact are changed.
     """
     since = session.messages.turns().filter(user_id=session.user_id, arrived_at__gte=correction.created_at)
-    new = [word for _old, word in Rewording(correction.before, correction.after).words]
-    said = any(since.filter(content__icontains=word).exists() for word in new)
+    new = Rewording(correction.before, correction.after).new_words
+    said = any(since.filter(content__iregex=rf"\m{re.escape(word)}\M").exists() for word in new)
     later = of_session_since(session, correction.created_at)
     reword(later, [undoing(correction, replaces_names=not said)])
 

@@ -5,13 +5,14 @@ A correction changes the stored texts, so readers of a text need no knowledge of
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from moments_app.models import Correction, Moment, Summary
 from moments_app.moments.partition import rewrite
 from moments_app.streams.texts import merged, merged_text
-from moments_app.turns.rewording import Rewording
+from moments_app.turns.rewording import Rewording, sentences_of
 from sessions_app.models import Message, Session
 
 Row = Moment | Summary | Message
@@ -165,5 +166,6 @@ def restored(change: dict[str, Any], now: Any, correction: Correction) -> Any:
     if now == change["after"]:
         return change["before"]
     if correction.kind == Correction.Kind.CORRECTED:
-        return reworded(now, [undoing(correction)])
+        before = frozenset(sentences_of(as_one_text(change["before"])))
+        return reworded(now, [replace(undoing(correction), keeps=before)])
     return merged_texts(change["before"], change["after"], now)

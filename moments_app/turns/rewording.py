@@ -36,12 +36,14 @@ class Rewording:
         after: The new text. Blank if the fact was ended or withdrawn.
         fact: The fact's whole old text, if `before` is only one sentence of it. Needed for the names that it contains.
         replaces_names: whether a new name also replaces the old one in sentences that say something else.
+        keeps: sentences that stay unchanged.
     """
 
     before: str
     after: str
     fact: str = ""
     replaces_names: bool = True
+    keeps: frozenset[str] = frozenset()
 
     @cached_property
     def parts(self) -> "list[Rewording]":
@@ -77,6 +79,10 @@ class Rewording:
         pairs = [(sentence, self._sentence(sentence)) for sentence in _SENTENCE.findall(text)]
         kept = {old.strip() for old, new in pairs if new == old}
         return "".join(new if new == old else _without(new, kept) for old, new in pairs).strip()
+
+    @property
+    def new_words(self) -> list[str]:
+        return [new for part in self.parts for _old, new in part.words]
 
     def wrong_in(self, text: str) -> list[tuple[str, str]]:
         return list(dict.fromkeys(pair for part in self.parts for pair in part._wrong_in(text)))
@@ -123,6 +129,8 @@ class Rewording:
         return not set(map(bare, own - said)).isdisjoint(map(bare, said - own))
 
     def _sentence(self, sentence: str) -> str:
+        if sentence.strip() in self.keeps:
+            return sentence
         read = (part._reworded(sentence) for part in self.parts)
         return next((text for text in read if text != sentence), sentence)
 
@@ -167,8 +175,3 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]
 def _names(text: str, languages: tuple[str, ...]) -> Set[str]:
     """Return the stems of names, numbers, and words with marks."""
     return lexemes.stems_in(" ".join(_NAME.findall(text)), languages) - _WRITERS
-
-
-def without(texts: Sequence[str], rewording: Rewording) -> list[str]:
-    """Return short texts after rewording. Leave out those that become empty."""
-    return [left for text in texts if (left := rewording.of(text))]

@@ -439,3 +439,14 @@ def test_a_retraction_is_not_undone_while_a_newer_task_has_the_external_id(servi
     service.delete(f"entities/{newer['entity_id']}", user_id="ada")
     assert service.post(undo, user_id="ada").status_code == 200
     assert service.get(f"entities/{entity['entity_id']}", user_id="ada").json() == entity
+
+
+def test_the_undo_of_a_correction_keeps_later_changes_of_a_task(service: Api) -> None:
+    entity = add(service, "Pay the rent")
+    made = service.patch(f"facts/{entity}", user_id="ada", content="Pay the rent today")
+    again = service.patch(f"facts/{entity}", user_id="ada", content="Pay the rent today")
+    assert (made.status_code, again.status_code) == (200, 400)
+    service.patch(f"entities/{entity}", user_id="ada", title="Pay it", body="By card.")
+    undone = service.post(f"corrections/{made.json()['correction_id']}/undo", user_id="ada")
+    now = service.get(f"entities/{entity}", user_id="ada").json()
+    assert (undone.status_code, now["title"], now["body"]) == (200, "Pay it", "By card.")

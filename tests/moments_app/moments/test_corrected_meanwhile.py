@@ -361,3 +361,32 @@ def test_a_correction_accepts_events_with_other_payloads(
     run("digest_session", session)
     Message.objects.partitions().update(payload=payload)
     assert "event" not in {change["kind"] for change in fix(fact).changes}
+
+
+def test_row_2_an_undo_leaves_sentences_that_had_the_new_name_before(ada: UserProfile) -> None:
+    fact, session = daughter(ada), Session.objects.get()
+    text = "Their cat is called Otto. The neighbor Olli came by. Their daughter is called Maya."
+    one = summary(session, text)
+    first = correct(cat(ada, session), correcting("User: My cat is called Olli."), requested_by="test")
+    fix(fact)
+    undo_correction(first, requested_by="test")
+    one.refresh_from_db()
+    assert one.text == text.replace("Maya", "Mia")
+
+
+def test_row_2_an_undo_ignores_the_new_name_within_other_words(ada: UserProfile) -> None:
+    said = [NewMessage("user", "My dog is called Rex."), NewMessage("assistant", "A lovely name.")]
+    session = append(ada, "s1", said).session
+    fact = note(
+        MemoryStream.objects.ensure_of_person(ada, "default"),
+        "User: My dog is called Rex.",
+        "fact",
+        source_session=session,
+        source_message_ids=[session.messages.earliest("sequence").pk],
+    )
+    correction = correct(fact, correcting("User: My dog is called Al."), requested_by="test")
+    append(ada, "s1", [NewMessage("user", "I also fired the kiln."), NewMessage("assistant", "Nice.")])
+    one = summary(session, "Al sleeps.")
+    undo_correction(correction, requested_by="test")
+    one.refresh_from_db()
+    assert one.text == "Rex sleeps."

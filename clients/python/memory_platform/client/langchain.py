@@ -26,12 +26,14 @@ class MemoryChatHistory(BaseChatMessageHistory):
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        self._known: str | None = None
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
         """What memory knows about the person, and the newest turns after the boundary."""
-        known = memory_in(self._memory.context(layers=STANDING))
-        return [*([SystemMessage(known)] if known else []), *self._said()]
+        if self._known is None:  # LangChain counts the messages before and after an answer, so they must stay the same
+            self._known = memory_in(self._memory.context(layers=STANDING))
+        return [*([SystemMessage(self._known)] if self._known else []), *self._said()]
 
     def _said(self) -> list[BaseMessage]:
         try:
@@ -45,6 +47,7 @@ class MemoryChatHistory(BaseChatMessageHistory):
         """Append messages."""
         if messages:
             self._memory.add([_written(message) for message in messages])
+            self._known = None
 
     def clear(self) -> None:
         """Delete the transcript. Memory derived from it stays."""
