@@ -25,7 +25,7 @@ from drill.stoppable import stoppable
 
 WHO = ("landlord", "plumber", "florist", "dentist", "tailor", "baker", "gardener", "butcher", "cobbler", "painter")
 AT_ONCE = 4  # people to process in parallel
-VARIABLES = {"ENGINE__PROVIDER": "extractive", "EMBEDDING__PROVIDER": "none"}
+VARIABLES = {"ENGINE__PROVIDER": "extractive", "EMBEDDING__PROVIDER": "none", "API_RATE": "1000000"}
 SENTENCES = (
     "Marla lives in a village near {}.",
     "She moved there in the spring of {}.",
