@@ -55,7 +55,7 @@ NOTE = (
     "server, and of the jobs that the request queues. The durations are of one client on a site without other load."
 )
 LOAD_COLUMNS = ["what", "requests/s", "p50 ms", "p99 ms"]
-LOAD_NOTE = "{clients} clients, each of which sends a request of each kind in turn, on settled conversations."
+LOAD_NOTE = "{clients} clients send requests of all kinds in turn. The conversations are settled."
 COLUMNS = ["state", "what", *dict.fromkeys(PARTS.values()), "p50 ms", "p95 ms"]
 
 Item = tuple["Person", str, str]  # a person, a question or message, and a reply

@@ -228,7 +228,7 @@ class AtomText(Column):
 
 
 class IsListed(Column):
-    """Whether a client wrote or reworded a task, goal or problem: then its hash is of its id."""
+    """Whether a client wrote or reworded a task, goal or problem. Its content hash is then computed from its id."""
 
     type, is_column = bool, False
 

@@ -30,7 +30,7 @@ class MemoryChatHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """What memory knows about the person, and the newest turns after the boundary."""
+        """Memory about the person, and the newest turns after the boundary."""
         if self._known is None:  # LangChain counts the messages before and after an answer, so they must stay the same
             self._known = memory_in(self._memory.context(layers=STANDING))
         return [*([SystemMessage(self._known)] if self._known else []), *self._said()]
