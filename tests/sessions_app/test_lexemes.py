@@ -159,6 +159,7 @@ def test_postgresql_can_parse_the_vector_and_queries_of_any_text(text: str) -> N
     lexemes.likely_languages(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(

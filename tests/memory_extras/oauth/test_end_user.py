@@ -435,6 +435,7 @@ def test_an_end_user_logs_out_and_then_needs_the_password_again(provider: OpenID
     assert provider.prompts == ["login", ""]
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_login_ends_with_the_logout_and_with_a_decision(
     provider: OpenIDProvider, assistant: Assistant
 ) -> None:

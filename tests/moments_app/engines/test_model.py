@@ -536,6 +536,7 @@ def test_the_same_window_gives_the_same_prompt() -> None:
     assert question_of(request()).text == question_of(request()).text
 
 
+@pytest.mark.slow
 @given(text=st.text(max_size=300), limit=st.integers(0, 300))
 def test_a_long_text_keeps_its_beginning_and_end_and_the_omitted_length(text: str, limit: int) -> None:
     shortened = shorten_middle(text, limit)

@@ -60,6 +60,7 @@ def test_searches_and_contexts_mark_a_superseded_turn(ada: UserProfile, service:
     assert MARK not in context(service, "s2", layers="hot_turns")
 
 
+@pytest.mark.slow
 def test_a_turn_that_a_later_turn_corrects_is_marked(ada: UserProfile, service: Api) -> None:
     wrong = "My daughter is called Maya, and she plays the violin."
     say(ada, "s1", "2025-01-10", wrong)
@@ -133,6 +134,7 @@ def test_a_statement_that_is_true_again_has_no_mark(ada: UserProfile, service: A
     assert "I moved to Bergen on 3 March 2025. (since 1 September 2025: Oslo)" in found(service, "moved in March")
 
 
+@pytest.mark.slow
 def test_a_statement_said_again_has_no_mark_after_a_consolidation(ada: UserProfile, service: Api) -> None:
     said = "I love climbing in the mountains near Voss."
     say(ada, "s1", "2025-01-10", said)
@@ -159,6 +161,7 @@ def test_a_value_that_is_true_again_in_one_session_is_current(ada: UserProfile, 
     assert found(service, "moved to Bergen")[0] == f"{said[1]} (since 10 May 2025: Oslo)"
 
 
+@pytest.mark.slow
 def test_a_statement_that_only_ends_another_is_no_value(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", BEFORE)
     say(ada, "s2", "2025-03-11", "I no longer live in Oslo.")
@@ -196,6 +199,7 @@ def test_row_41_a_receipt_names_the_facts_that_marks_mention(ada: UserProfile, s
         assert f"rem://atoms/{bergen.atom_id}" in refs[str(asked["layers"])]
 
 
+@pytest.mark.slow
 def test_marks_are_found_by_indexes(ada: UserProfile, service: Api) -> None:
     told(ada)
     stream = MemoryAtom.objects.filter(user=ada)[0].stream

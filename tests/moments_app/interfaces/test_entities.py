@@ -190,6 +190,7 @@ class TestRelevance:
             self.make(ada, f"Task {number}", number)
         assert titles(ada, "Done") == ["Task 0", "Task 1", "Task 2"]
 
+    @pytest.mark.slow
     def test_an_old_named_entity_is_found_among_many(self, ada: UserProfile) -> None:
         self.make(ada, "Renew the passport", 300)
         Entity.objects.bulk_create(new_entity(ada, f"Chore {n}") for n in range(300))
@@ -257,6 +258,7 @@ class TestLearned:
         atom.refresh_from_db()
         assert atom.state == "evicted" and atom.history.get().action == "evicted"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("is_written", [True, False])
     def test_a_corrected_task_keeps_its_fields_and_links_until_the_correction_is_undone(
         self, service: Api, own: MemoryStream, is_written: bool
@@ -346,6 +348,7 @@ class TestLearned:
         assert service.patch(f"entities/{atom.atom_id}", user_id="ada", status="open").status_code == 200
         assert service.get("entities", user_id="ada", status="open").json()["total"] == 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("named", [{"session_id": "s1"}, {"session_id": "s1", "sequences": [0, 1]}])
     def test_a_retraction_withdraws_a_learned_task_that_a_client_reopened(
         self, service: Api, own: MemoryStream, named: dict[str, Any]
@@ -356,6 +359,7 @@ class TestLearned:
         assert service.post("retractions", user_id="ada", reason="wrong", **named).status_code == 201
         assert service.get("entities", user_id="ada").json()["total"] == 0
 
+    @pytest.mark.slow
     def test_a_retraction_of_its_turns_withdraws_a_task_with_its_links(self, service: Api, own: MemoryStream) -> None:
         atom, other = self.learned(own), add(service, "Sail", session_id="s1")
         service.post(f"entities/{other}/links", {"user_id": "ada", "to": str(atom.atom_id)})
@@ -428,6 +432,7 @@ def test_passing_time_does_not_change_the_order(ada: UserProfile) -> None:
     assert titles(ada) == titles(ada)
 
 
+@pytest.mark.slow
 def test_a_retraction_is_not_undone_while_a_newer_task_has_the_external_id(service: Api) -> None:
     body = {"user_id": "ada", "kind": "task", "title": "Order the element", "external_id": "7"}
     entity = service.post("entities", body).json()

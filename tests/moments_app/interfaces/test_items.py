@@ -480,6 +480,7 @@ class TestLists:
         assert namespaces(service, prefix=[label, "*"], suffix=["*", label]) == [[label, "x", label]]
 
 
+@pytest.mark.slow
 def test_lists_read_the_index(ada: UserProfile) -> None:
     """Under row-level security, only some conditions can limit the range of an index."""
     rows = [
@@ -645,6 +646,7 @@ class TestMeaning:
         answer = api.post("items/search", {"query": query, **asked}).json()
         return [item["key"] for item in answer["items"]], answer["degraded"]
 
+    @pytest.mark.slow
     def test_row_9_a_search_by_meaning_finds_no_items_of_others(
         self, service: Api, other_service: Api, as_ada: Api, bo: UserProfile
     ) -> None:
@@ -697,6 +699,7 @@ class TestMeaning:
         assert self.search(service, "kilns", **asked, filter={"text": "Felt wears out."}) == (["felt"], False)
         assert self.search(service, "kilns", **asked | {"namespace": ["x"]}) == ([], False)
 
+    @pytest.mark.slow
     def test_a_new_text_replaces_the_vector_and_the_same_text_keeps_it(
         self, service: Api, embeddings_server: OpenAIServer
     ) -> None:
@@ -808,6 +811,7 @@ class TestMeaning:
                 wait_until_somebody_waits(2)
             assert (run.result(TIMEOUT).status, stored.result(TIMEOUT)) == ("completed", 200)
 
+    @pytest.mark.slow
     def test_a_rejected_text_is_recorded_and_found_by_words(
         self, service: Api, embeddings_server: OpenAIServer
     ) -> None:
@@ -826,6 +830,7 @@ class TestMeaning:
         work_off()
         assert ItemEmbedding.objects.get().vector is not None
 
+    @pytest.mark.slow
     def test_the_number_of_statements_does_not_depend_on_the_number_of_items(self, service: Api) -> None:
         counts = []
         for number in (2, 60):
@@ -838,6 +843,7 @@ class TestMeaning:
             counts.append(len(statements))
         assert counts[0] == counts[1]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("exact", [True, False])
     def test_many_items_are_searched_by_the_index(self, service: Api, ada: UserProfile, exact: bool) -> None:
         """The nearest items within a namespace are found, although other namespaces have nearer ones."""

@@ -67,6 +67,7 @@ def test_row_10_a_directly_written_item_is_withdrawn_with_derived_texts(stream: 
     assert left == {"moments_app_retracteditem"}
 
 
+@pytest.mark.slow
 def test_other_statements_stay_and_are_consolidated_again(stream: MemoryStream, ada: UserProfile) -> None:
     note(stream, "Ada plants a hedge of hazel.", written_by="key:other")
     atom = write(stream)
@@ -232,6 +233,7 @@ class TestEntities:
         service.post(f"retractions/{retraction['retraction_id']}/undo", user_id="ada")
         assert service.get("entities", user_id="ada").json()["total"] == 1
 
+    @pytest.mark.slow
     def test_an_operator_retracts_one_from_its_page(self, ada: UserProfile) -> None:
         planted, root = goal(ada), operator()
         url = reverse("admin:moments_app_entity_retract", args=[planted.pk])

@@ -108,6 +108,7 @@ class TestOnePerson:
         answer("cy")
         assert the_only().people == 2
 
+    @pytest.mark.slow
     def test_more_than_a_few_people_share_one_incident(self) -> None:
         for number in range(5):
             fail_alone(f"person-{number}", "bo", kind="rejected")

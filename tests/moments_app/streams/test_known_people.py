@@ -298,6 +298,7 @@ class TestSearch:
 class TestView:
     """The view follows corrections, endings, retractions, exports and erasures."""
 
+    @pytest.mark.slow
     def test_a_correction_and_its_undo_take_effect_immediately(self, service: Api, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse.")
         [fact] = service.get("facts", user_id="ada", about="anna").json()["facts"]
@@ -325,6 +326,7 @@ class TestView:
         assert known(service) == {"dr-weiss": ("Dr. Weiss", "")}
         assert service.get("users/ada/people/anna").status_code == 404
 
+    @pytest.mark.slow
     def test_row_10_a_retraction_removes_known_people_and_an_undo_restores_them(
         self, service: Api, ada: UserProfile
     ) -> None:
@@ -341,6 +343,7 @@ class TestView:
             undo_retraction(retraction, requested_by="test")
         assert [service.get(f"users/ada/people/{one['key']}").json() for one in people(service)] == before
 
+    @pytest.mark.slow
     def test_a_person_named_again_after_a_retraction_stays_one_person_after_its_undo(
         self, service: Api, ada: UserProfile
     ) -> None:
@@ -355,6 +358,7 @@ class TestView:
         }
         assert "nurse" in profile(service, "anna") and "vegan" in profile(service, "anna")
 
+    @pytest.mark.slow
     def test_an_import_restores_known_people(self, service: Api, ada: UserProfile, tmp_path: Any) -> None:
         say(ada, "s1", "2025-01-10", "My sister Anna is a nurse. My colleague Anna is a vegan.")
         before = [service.get(f"users/ada/people/{key}").json() for key in ("anna", "anna-2")]
@@ -366,6 +370,7 @@ class TestView:
         import_user(path, application=DEFAULT)
         assert [service.get(f"users/ada/people/{key}").json() for key in ("anna", "anna-2")] == before
 
+    @pytest.mark.slow
     def test_known_people_are_found_in_exports_of_earlier_releases(
         self, service: Api, ada: UserProfile, tmp_path: Any
     ) -> None:
@@ -382,6 +387,7 @@ class TestView:
         import_user(older, application=DEFAULT)
         assert (known(service), profile(service, "anna"), profile(service, "anna-2")) == before
 
+    @pytest.mark.slow
     def test_an_upgrade_finds_known_people_in_statements(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
         say(ada, "s1", "2025-01-10", "My name is Nora. My sister Anna Berg is a nurse. My colleague Anna is a vegan.")
         say(ada, "s2", "2025-02-10", "Nora's cousin Tom is a cook. Tom moved to Bergen. My sister Anna is tall.")
