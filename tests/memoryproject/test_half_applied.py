@@ -50,7 +50,11 @@ def test_verify_tells_of_such_data(told: str) -> None:
     assert sentence.endswith(told)
 
 
+of_one_app = pytest.mark.parametrize("told", MISSING[:1], indirect=True)
+
+
 @pytest.mark.slow
+@of_one_app
 def test_workers_do_not_start_on_such_data(told: str) -> None:
     ended = manage("qcluster", DATABASE_URL=database_url())
     assert ended.returncode == 1
@@ -58,6 +62,7 @@ def test_workers_do_not_start_on_such_data(told: str) -> None:
 
 
 @pytest.mark.slow
+@of_one_app
 def test_restore_refuses_a_backup_of_such_data(told: str, tmp_path: Path) -> None:
     call_command("backup", str(tmp_path / "half.backup"), stdout=StringIO())
     with pytest.raises(CommandError) as raised:

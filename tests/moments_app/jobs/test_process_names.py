@@ -7,25 +7,19 @@ import pytest
 from moments_app.jobs.worker import is_gone, this_process
 
 NAMED = "import django; django.setup(); from moments_app.jobs.worker import this_process; print(this_process())"
-NAME = [sys.executable, "-c", NAMED]
 
 
 @pytest.mark.slow
-def test_a_running_process_is_alive_and_an_ended_one_is_gone() -> None:
+def test_a_running_process_is_alive_and_a_zombie_and_an_ended_process_are_gone() -> None:
     assert this_process() and not is_gone(this_process())
-    ended = subprocess.run(NAME, capture_output=True, text=True, check=True).stdout.strip()
-    assert ended != this_process() and is_gone(ended)
-
-
-@pytest.mark.slow
-def test_a_zombie_process_is_gone() -> None:
-    child = subprocess.Popen(NAME, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", NAMED], stdout=subprocess.PIPE, text=True)
     assert child.stdout
     name = child.stdout.readline().strip()
     child.stdout.read()  # until the child exits
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert is_gone(name)
+    assert name != this_process() and is_gone(name)
     child.wait()
+    assert is_gone(name)
 
 
 def test_a_process_with_a_reused_id_is_another_process() -> None:

@@ -109,15 +109,6 @@ def apply_here(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settings, "JOBS", jobs)
 
 
-@pytest.mark.slow
-def test_an_idle_worker_runs_a_job_that_an_append_made_due(ada: UserProfile) -> None:
-    with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url):
-        session = talk(ada, 250)
-        wait_until_no_job_is_open()
-    assert set(Job.objects.filter(process="build_moments").values_list("status", flat=True)) == {"completed"}
-    assert_each_compacted_turn_is_in_exactly_one_moment(session)
-
-
 @pytest.mark.slow(seconds=40)
 def test_row_25_killed_idle_workers_do_not_stop_work(ada: UserProfile) -> None:
     chance = random.Random(11)
