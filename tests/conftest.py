@@ -176,6 +176,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
             fresh.forget_statistics()
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
         yield
+    gc.collect()  # closes connections of ended threads; while any is open, dropping the database waits
     fresh.close()
 
 
