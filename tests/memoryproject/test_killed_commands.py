@@ -256,15 +256,15 @@ def test_row_46_a_killed_restore_continues_with_the_same_file(
         return ["restore", str(path)]
 
     def is_whole(_: str) -> None:
-        assert killed.run(NEVER, "verify", str(path)) == FINISHED
+        assert restoring.run(NEVER, "verify", str(path)) == FINISHED
         assert (there / "secret_key").read_text() == "k" * 60
         with connected_to(OWN):
             assert differences(schema(), newest) == {}
 
     make_database(OWN)
     try:
-        with Killed(COMMAND, DATABASE_URL=url, DATA_DIR=str(there)) as killed:
-            killed_everywhere(killed, begin, is_whole)
+        with Killed(COMMAND, DATABASE_URL=url, DATA_DIR=str(there)) as restoring:
+            killed_everywhere(restoring, begin, is_whole)
     finally:
         drop_database(OWN)
 
