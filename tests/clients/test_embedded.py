@@ -21,9 +21,17 @@ from tests.support.waiting import TIMEOUT, wait_until
 
 CLIENT = blocking_client.PACKAGE.parents[1]
 MEMORY = "from memory_platform.client import CannotStart, Memory\nmemory = Memory('nora', embedded=True)\n"
-FORKED = "import os, sys\nif not (pid := os.fork()):\n    sys.exit()\nos.waitpid(pid, 0)\n"
-STARTED = "url, _key = memory.client._site.address()\n"
-HELD = "print(url, flush=True)\ninput()\nmemory.sessions()\n"
+STARTED = "import os, sys, time\nurl, _key = memory.client._site.address()\n"
+CHILD_ENDS = "if not (pid := os.fork()):\n    sys.exit()\nos.waitpid(pid, 0)\n"
+PARENT_ENDS = f"""parent = os.getpid()
+if os.fork():
+    sys.exit()
+while os.getppid() == parent:
+    time.sleep(0.05)
+{STARTED}time.sleep(3)
+assert memory.client._site.address()[0] == url
+"""
+HELD = "print(url, flush=True)\ninput()\nmemory.sessions()\nprint('served')\n"
 
 
 def _environment(folder: Path, *paths: Path) -> dict[str, str]:
@@ -50,14 +58,14 @@ def printed_by(code: str, folder: Path, **variables: str) -> str:
 
 
 @contextmanager
-def _using(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """Run a process that uses the site of a folder, and yield it with the URL.
+def _using(folder: Path, forked: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """Run a process that uses the site of a folder and forks, and yield it with the URL.
 
-    The process forks another that ends, and uses the site again after it reads a line.
+    The one of the two processes that goes on uses the site again after it reads a line.
     """
     pipe = subprocess.PIPE
     process = subprocess.Popen(
-        [sys.executable, "-c", MEMORY + STARTED + FORKED + HELD],
+        [sys.executable, "-c", MEMORY + STARTED + forked + HELD],
         env=_environment(folder, BASE_DIR, CLIENT),
         cwd=folder,
         stdin=pipe,
@@ -77,93 +85,62 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.slow(seconds=60)
-def test_the_code_in_the_docs_remembers_across_processes_and_leaves_none_running() -> None:
+def test_the_code_in_the_docs_remembers_across_processes_which_leave_none_running_and_block_no_event_loop() -> None:
     [code] = [block for block in python_in("clients.md") if "embedded=True" in block]
-    asking = MEMORY + "print(memory.context('Where do I restore kilns?')['context'])"
+    asking = """
+import asyncio
+from memory_platform.client import AsyncMemory
+
+async def main():
+    async with AsyncMemory("nora", embedded=True) as memory:
+        starting, ticks = asyncio.create_task(memory.context("Where do I restore kilns?")), 0
+        while not starting.done():
+            await asyncio.sleep(0.05)
+            ticks += 1
+        print((await starting)["context"], ticks)
+
+asyncio.run(main())
+"""
     with data_folder() as empty:
         assert "I restore kilns in Turin." in printed_by(code, empty, EMBEDDING__PROVIDER="auto")
         assert of_folder(empty) == []
-        assert "I restore kilns in Turin." in printed_by(asking, empty)
+        printed = printed_by(asking, empty, EXTRAS="importers,lab,oauth")  # the default
+        assert "I restore kilns in Turin." in printed
+        assert int(printed.split()[-1]) > 10
         assert of_folder(empty) == []
         key, log = empty / "embedded.key", empty / "embedded.log"
         assert [path.stat().st_mode & 0o777 for path in (key, log)] == [0o600, 0o600]
 
 
 @pytest.mark.slow(seconds=30)
-def test_processes_share_a_site_until_the_last_one_ends_or_is_killed(folder: Path) -> None:
-    with _using(folder) as (first, address), _using(folder) as (second, same):
+def test_processes_and_their_forks_share_a_site_until_the_last_one_ends_or_is_killed(folder: Path) -> None:
+    with _using(folder, PARENT_ENDS) as (first, address), _using(folder, CHILD_ENDS) as (second, same):
         assert address == same
-        first.communicate("\n")
+        assert first.communicate("\n")[0] == "served\n"
         assert first.returncode == 0
         assert any("memoryproject run" in command for command in of_folder(folder))
         second.send_signal(signal.SIGKILL)
     wait_until(lambda: of_folder(folder) == [])
 
 
-@pytest.mark.slow(seconds=60)
-def test_a_forked_process_keeps_the_site_running_after_its_parent_ends(folder: Path) -> None:
-    code = (
-        MEMORY
-        + STARTED
-        + (
-            "import json, os, sys, time\n"
-            "parent = os.getpid()\n"
-            "if os.fork():\n"
-            "    sys.exit()\n"
-            "while os.getppid() == parent:\n"
-            "    time.sleep(0.05)\n"
-            "first, _key = memory.client._site.address()\n"
-            "time.sleep(3)\n"
-            "print(memory.client._site.address()[0] == first, flush=True)\n"
-        )
-    )
-    assert printed_by(code, folder) == "True\n"
-    wait_until(lambda: of_folder(folder) == [])
-
-
 @pytest.mark.slow(seconds=30)
-def test_a_context_manager_stops_an_unused_site_which_can_be_restarted(folder: Path) -> None:
+def test_a_context_manager_stops_an_unused_site_and_the_next_call_restarts_it_or_one_whose_keeper_was_killed(
+    folder: Path,
+) -> None:
     code = MEMORY + (
+        "import json, os, signal\n"
         "memory.sessions()\n"
         "with Memory('nora', embedded=True) as other:\n"
         "    other.add('I keep bees behind the workshop.')\n"
+        "print(memory.context('Where are my bees?')['context'])\n"
+        "with open('embedded.site') as site:\n"
+        "    os.kill(json.load(site)['keeper'], signal.SIGKILL)\n"
         "print(memory.context('Where are my bees?')['context'])\n"
         "memory.close()\n"
         "with Memory('nora', embedded=True) as memory:\n"
         "    print(memory.context('Where are my bees?')['context'])\n"
     )
-    assert printed_by(code, folder).count("I keep bees behind the workshop.") == 2
-    assert of_folder(folder) == []
-
-
-@pytest.mark.slow(seconds=20)
-def test_a_start_does_not_block_the_event_loop(folder: Path) -> None:
-    code = (
-        "import asyncio\n"
-        "from memory_platform.client import AsyncMemory\n"
-        "async def main():\n"
-        "    async with AsyncMemory('nora', embedded=True) as memory:\n"
-        "        starting, ticks = asyncio.create_task(memory.sessions()), 0\n"
-        "        while not starting.done():\n"
-        "            await asyncio.sleep(0.05)\n"
-        "            ticks += 1\n"
-        "        print(await starting, ticks)\n"
-        "asyncio.run(main())\n"
-    )
-    *_, ticks = printed_by(code, folder, EXTRAS="importers,lab,oauth").split()  # the default
-    assert int(ticks) > 10
-
-
-@pytest.mark.slow(seconds=30)
-def test_the_next_call_restarts_a_site_whose_keeper_was_killed(folder: Path) -> None:
-    code = MEMORY + (
-        "import json, os, signal\n"
-        "memory.add('I mend nets in the attic.')\n"
-        "with open('embedded.site') as site:\n"
-        "    os.kill(json.load(site)['keeper'], signal.SIGKILL)\n"
-        "print(memory.context('Where are my nets?')['context'])\n"
-    )
-    assert "I mend nets in the attic." in printed_by(code, folder)
+    assert printed_by(code, folder).count("I keep bees behind the workshop.") == 3
     wait_until(lambda: of_folder(folder) == [])
 
 
