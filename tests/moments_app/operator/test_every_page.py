@@ -1,7 +1,5 @@
-"""Rules for every page: permissions, escaping, and the number of queries."""
+"""Rules for every page: permissions and the number of queries."""
 
-import re
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,13 +7,10 @@ from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import ContextReceipt, Entity, Job, Moment, PromptResource, Summary
-from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.transcript.append import NewMessage, append
-from tests.support.entities import make_entity
 from tests.support.jobs import build
 from tests.support.operator import operator
-from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,44 +21,6 @@ def everything_shown(root: Client) -> list[str]:
     models = [Session, Moment, UserProfile, Job, PromptResource, Event, Entity, Summary, ContextReceipt]
     pages = [page(root, list_url(model)) for model in models]
     return pages + [page(root, change_url(thing)) for model in models for thing in model._default_manager.all()[:4]]
-
-
-@pytest.mark.slow
-def test_row_18_a_script_in_any_text_is_shown_and_never_run(root: Client, ada: UserProfile) -> None:
-    at = datetime(2026, 3, 2, tzinfo=UTC)
-    turns = [
-        NewMessage(
-            role="tool" if number % 5 == 4 else "user",
-            content=f"{PLANTED} {number}",
-            tool_name=PLANTED[:64] if number % 5 == 4 else "",
-            payload={"tool_calls": [{"id": PLANTED, "function": {"name": PLANTED}}]},
-            metadata={"x": PLANTED},
-            created_at=at,
-        )
-        for number in range(60)
-    ]
-    session = append(ada, PLANTED, turns).session
-    build(session)
-    Moment.objects.update(
-        name=PLANTED, summary=PLANTED, detail=PLANTED, topic_tags=[PLANTED], present_persons=[PLANTED]
-    )
-    UserProfile.objects.update(user_id=PLANTED, summary=PLANTED, interests=[PLANTED], metadata={"x": PLANTED})
-    Session.objects.update(title=PLANTED, metadata={"x": PLANTED})
-    Job.objects.update(error=PLANTED)
-    Event.objects.create(type="x", actor=PLANTED, payload={"x": PLANTED})
-    PromptResource.objects.update(name=PLANTED)
-    make_entity(ada, PLANTED, body=PLANTED)
-    Summary.objects.create(
-        session=session, user=ada, start_sequence=0, end_sequence=5, text=PLANTED, error=PLANTED, facts=[PLANTED]
-    )
-    PromptResource.objects.get(uri=MOMENT_BUILDER_URI).add_version(
-        f"</textarea>{PLANTED}", created_by=PLANTED, note=PLANTED
-    )
-    shown = everything_shown(root)
-    assert sum("planted" in text for text in shown) >= 10
-    for text in shown:
-        assert PLANTED not in text
-        assert not re.search(r"<script>alert", text)
 
 
 @pytest.mark.slow
