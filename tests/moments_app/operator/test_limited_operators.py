@@ -39,6 +39,7 @@ from tests.support.entities import make_entity
 from tests.support.every_page import every_address
 from tests.support.furnished import furnish
 from tests.support.jobs import build
+from tests.support.kept_rows import KeptRows
 from tests.support.operator import operator
 from tests.support.pages import page
 from tests.support.planted import plant
@@ -74,8 +75,7 @@ def own(other: Application) -> Session:
 
 
 def plant_in_the_first_application() -> None:
-    """Furnish the first application, and mark all its texts except prompts, which are global."""
-    furnish()
+    """Mark all texts of the first application except prompts, which are global."""
     prompts = [*PromptResource.objects.all(), *PromptVersion.objects.all()]
     plant()
     for prompt in prompts:
@@ -113,8 +113,9 @@ def test_row_35_the_dashboard_counts_only_contexts_of_the_operators_application(
 
 @pytest.mark.slow
 def test_row_35_no_page_shows_a_limited_operator_data_of_another_application(
-    other: Application, request: pytest.FixtureRequest
+    other: Application, kept_rows: KeptRows, request: pytest.FixtureRequest
 ) -> None:
+    kept_rows.have("furnished", furnish)
     plant_in_the_first_application()
     own: Session = request.getfixturevalue("own")
     eve: Client = request.getfixturevalue("eve")
@@ -135,9 +136,9 @@ def test_row_35_no_page_shows_a_limited_operator_data_of_another_application(
 
 @pytest.mark.slow
 def test_row_35_posts_of_a_limited_operator_do_not_change_another_application(
-    other: Application, request: pytest.FixtureRequest
+    other: Application, kept_rows: KeptRows, request: pytest.FixtureRequest
 ) -> None:
-    plant_in_the_first_application()
+    kept_rows.have("furnished", furnish)
     eve: Client = request.getfixturevalue("eve")
     before = rows()
     wrong = {}
