@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from memoryproject.conf import BASE_DIR
-from tests.earlier.test_upgrade import STATES
+from tests.support.earlier import LAST
 
 pytestmark = pytest.mark.slow(seconds=30)
 
@@ -37,7 +37,7 @@ def test_row_33_the_newest_code_starts_on_a_data_directory_of_the_last_release(f
     )
     assert drill.returncode == 0, drill.stdout + drill.stderr
     [row] = json.loads(rows.read_text())
-    assert STATES[-1] in row["fault"]
+    assert LAST in row["fault"]
     assert row["acknowledged"] >= 96
     assert (row["lost"], row["doubled"], len(row["seconds"])) == (0, 0, 1)
     assert not (own / "postgres").exists()  # the installation that runs the drill is not changed

@@ -1,9 +1,7 @@
 """The newest code starts on data of earlier releases and loses nothing. `write.py` wrote the data."""
 
-import gzip
 from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from moments_app.models import MemoryAtom
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import ApiKey, DailyUsage, Message
 from tests.support.api import Api
+from tests.support.earlier import PROBES, STATES, fill, sql_of, without_indexes_of_models
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.other_database import empty_database
@@ -21,9 +20,7 @@ from tests.support.schema import differences, schema
 
 pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=True)]
 
-STATES = sorted(path.name.removesuffix(".sql.gz") for path in Path(__file__).parent.glob("*.sql.gz"))
 WITH_VECTORS = STATES[1:]
-OF_A_MODEL = "embedding_nearest_"  # an index created with the first vectors of a model
 ADAS = {"kinds": ["turn", "moment"], "user_id": "ada"}
 
 
@@ -105,22 +102,15 @@ def upgraded(
 ) -> Iterator[tuple[str, Api]]:
     """The name of a state, and a client of the newest code with a key from that state."""
     newest = schema()
-    sql = gzip.decompress((Path(__file__).parent / f"{request.param}.sql.gz").read_bytes()).decode()
     with empty_database():
-        with connection.cursor() as cursor:
-            cursor.execute(sql)
-            cursor.execute(USAGE)
-            cursor.execute(LINES)
-            cursor.execute(TEXTS)
-            cursor.execute(ENTITIES)
-        connection.close()  # discards the session settings of the SQL
+        fill(request.param, PROBES, USAGE, LINES, TEXTS, ENTITIES)
         # The earlier release goes on between two migrations, and somebody deletes a task.
         call_command("migrate", "moments_app", "0138", verbosity=0)
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM moments_app_entity WHERE id = 805")
         call_command("migrate", verbosity=0)
-        assert {part for part in differences(schema(), newest) if OF_A_MODEL not in part} == set()
-        yield request.param, Api(sql.split(maxsplit=2)[1])
+        assert without_indexes_of_models(differences(schema(), newest)) == set()
+        yield request.param, Api(sql_of(request.param).split(maxsplit=2)[1])
 
 
 def test_row_33_data_of_every_earlier_state_can_be_searched_and_extended(upgraded: tuple[str, Api]) -> None:
@@ -130,6 +120,7 @@ def test_row_33_data_of_every_earlier_state_can_be_searched_and_extended(upgrade
     counted = DailyUsage.objects.filter(day="2026-03-01").values_list("key", "requests")
     assert sorted(counted) == [(pk, 7) for pk in ApiKey.objects.order_by("pk").values_list("pk", flat=True)]
 
+    assert count("moments_app_probe") == count("moments_app_proberesult") == count("moments_app_prompttrial") == 1
     _assert_profile_is_of_statements(api)
     _assert_texts_are_of_statements(api)
     _assert_entities_are_statements(api)
@@ -155,6 +146,12 @@ def test_row_33_data_of_every_earlier_state_can_be_searched_and_extended(upgrade
     assert api.client.get("/readyz").json()["checks"]["migrations"] == "ok"
     coverage = api.get("coverage", user_id="ada").json()
     assert (coverage["missing"], coverage["miscounted"]) == (0, 0), coverage
+
+
+def count(table: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {table}")
+        return int(cursor.fetchone()[0])
 
 
 def search(api: Api, query: str) -> list[dict[str, Any]]:
