@@ -60,18 +60,6 @@ run.importlib = SimpleNamespace(import_module=small)
 raise SystemExit(run.main(sys.argv[1:]))
 """
 
-# The item is written at the exit of the process, long after the end of the site.
-NOTED = """
-import os
-from benchmarks.site import Site
-from sessions_app.database import deferred_writes, wake
-
-deferred_writes.SOON = 3_600
-with Site():
-    wake._behind.note(None)
-    print(os.environ["DATA_DIR"])
-"""
-
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -117,13 +105,6 @@ def test_topics_compare_the_platform_with_raw_statements(run: Run) -> None:
     assert done.returncode == 0, done.stderr[-3_000:]
     for title in TRIED.values():
         assert f"### {title}" in done.stdout
-
-
-@pytest.mark.slow(seconds=15)
-def test_a_site_leaves_no_database_running(run: Run) -> None:
-    done = run(NOTED)
-    assert done.returncode == 0, done.stderr[-3_000:]
-    assert of_folder(Path(done.stdout.strip())) == []
 
 
 @pytest.mark.slow
@@ -210,7 +191,11 @@ def write(folder: Path, *conversations: dict[str, Any]) -> Path:
 @pytest.fixture
 def recall_quality(run: Run) -> Run:
     """Return a function that runs this benchmark with arguments and a stand-in for the embeddings provider."""
-    few = "import sys; from benchmarks import recall_quality; recall_quality.settle = lambda: None"
+    few = "import sys; from benchmarks import recall_quality; recall_quality.settle = lambda: None; "
+    # An item is written at the exit of the process, long after the end of the site.
+    few += (
+        "from sessions_app.database import deferred_writes, wake; deferred_writes.SOON = 3600; wake._behind.note(None)"
+    )
 
     def measure(*arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
         with OpenAIServer() as server:
@@ -248,7 +233,9 @@ def test_recall_is_scored_in_each_state_for_each_search(recall_quality: Run, tmp
 
 
 @pytest.mark.slow
-def test_turns_can_be_ranked_by_words_in_a_reused_site(recall_quality: Run, tmp_path: Path) -> None:
+def test_turns_can_be_ranked_by_words_in_a_reused_site_which_leaves_no_database_running(
+    recall_quality: Run, tmp_path: Path
+) -> None:
     lost = GARDEN | {"questions": [question("Who sold the piano?", 4, "t0"), *GARDEN["questions"]]}
     arguments = (write(tmp_path, lost), "--turns-only", "--limit", 1)
     with data_folder() as folder:
@@ -257,6 +244,7 @@ def test_turns_can_be_ranked_by_words_in_a_reused_site(recall_quality: Run, tmp_
             [row] = table(done.stdout, "Evidence in contexts and results")
             assert (row["kinds"], row["search"], row["questions"]) == ("turns", "words alone", "1")
             assert (row["3,000"], row["R@10"]) == ("0.000", "0.000")
+            assert of_folder(folder) == []
 
 
 def test_a_turn_counts_if_a_statement_derived_from_it_has_half_of_its_words(tmp_path: Path) -> None:
@@ -460,6 +448,7 @@ def test_memory_and_cpu_time_include_child_processes(tmp_path: Path, monkeypatch
             stranger.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(sys.platform != "linux", reason="It reads /proc.")
 def test_each_kind_of_request_is_made_before_memory_is_read(tmp_path: Path) -> None:
