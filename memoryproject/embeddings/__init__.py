@@ -1,8 +1,8 @@
 """The embedded embeddings server: a process that turns texts into vectors, with an OpenAI-compatible API.
 
 `manage.py run` forks it, and `manage.py embeddings` serves other hosts. It uses neither Django nor a database.
-`served.py` and `packaged.py` load the model, `queue.py` chooses the next text, and `app.py` serves HTTP. The server listens on any free
-port. A file in its data directory contains its address.
+`served.py` and `packaged.py` load the model, `queue.py` chooses the next text, and `app.py` serves HTTP. The server
+listens on any free port. A file in its data directory contains its address.
 """
 
 from importlib.util import find_spec
