@@ -35,44 +35,24 @@ EARLIER = 16  # moments before the open one
 PAGE = 25
 GAP = timedelta(hours=1)
 HUES = 8  # number of colors for sessions
-NODE = 22  # position of a row's node, in pixels from the top
 SOURCE_TURNS = 200
 CALLS_SHOWN = 5
 CORRECTIONS_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Span:
-    """A part of a vertical line within a row, in SVG coordinates."""
-
-    top: str
-    bottom: str
-
-
-ABOVE, BELOW, THROUGH = Span("0", str(NODE)), Span(str(NODE), "100%"), Span("0", "100%")
-
-
-@dataclass(frozen=True)
 class Step:
-    """A row of the chain.
+    """A row of the timeline.
 
     Args:
-        is_open: whether the moment is shown next to its source turns.
         begins_session: whether the row is the first one shown, or the row above has another session.
-        from_later, to_earlier: whether to draw lines to the rows above and below, because the moments are linked.
         gap: the time between this moment and the one below; blank if it is short.
-        lane: the row's part of the line between the open moment and the moments linked to it; None for no line.
-        is_linked: whether this moment and the open one are linked.
     """
 
     moment: Moment
     is_open: bool
     begins_session: bool
-    from_later: bool
-    to_earlier: bool
     gap: str
-    lane: Span | None
-    is_linked: bool
 
     @property
     def hue(self) -> int:
@@ -124,34 +104,14 @@ class ChainSection:
 
     def _step(self, position: int) -> Step:
         moment = self.moments[position]
-        above = self.moments[position - 1] if position else None
+        above = self.moments[position - 1] if position > self.first else None
         below = self.moments[position + 1] if position + 1 < len(self.moments) else None
         return Step(
             moment=moment,
             is_open=moment == self.opened,
-            begins_session=position == self.first or above is None or _is_of_another_session(above, moment),
-            from_later=above is not None and moment.key in above.previous_moment_keys,
-            to_earlier=below is not None and below.key in moment.previous_moment_keys,
+            begins_session=above is None or above.source_session_id != moment.source_session_id,
             gap=_gap(below, moment) if below else "",
-            lane=self._lane(position),
-            is_linked=position in self._linked,
         )
-
-    @cached_property
-    def _linked(self) -> set[int]:
-        """The positions of the moments linked to or from the open one."""
-        if self.opened is None:
-            return set()
-        named, key = self.opened.previous_moment_keys, self.opened.key
-        return {n for n, m in enumerate(self.moments) if m.key in named or key in m.previous_moment_keys}
-
-    def _lane(self, position: int) -> Span | None:
-        if self.opened is None or not self._linked:
-            return None
-        ends = {*self._linked, self.moments.index(self.opened)}
-        if not min(ends) <= position <= max(ends):
-            return None
-        return BELOW if position == min(ends) else ABOVE if position == max(ends) else THROUGH
 
 
 def around(moment: Moment, until: datetime | None = None) -> ChainSection:
@@ -183,10 +143,6 @@ def _shown() -> MomentQuerySet:
 
 def _by(until: datetime | None) -> MomentQuerySet:
     return _shown().filter(ends_at__lte=until) if until else _shown()
-
-
-def _is_of_another_session(above: Moment, moment: Moment) -> bool:
-    return above.source_session_id != moment.source_session_id
 
 
 def _gap(below: Moment, moment: Moment) -> str:
