@@ -18,9 +18,9 @@ from moments_app.operator.views.person import (
     PersonCost,
     PersonDays,
     PersonEntities,
+    PersonOverview,
     ProfileDetails,
     ProfileForm,
-    Who,
 )
 from moments_app.streams.edit_profile import edit_profile, own_texts
 from sessions_app.admin.base import PageAdmin, found_by
@@ -131,10 +131,10 @@ class UserProfileAdmin(PageAdmin):
     readonly_fields = ("created_at", "updated_at")
     form = ProfileDetailsForm
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
-    change_page = Who
+    change_page = PersonOverview
     form_page = ProfileForm
     topics = column("preferred_topics", "Preferred topics", chips)
-    tabs = (Who, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
+    tabs = (PersonOverview, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
     views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
     def found(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
