@@ -19,10 +19,10 @@ from moments_app.operator.views.context import ContextPreview, ReceiptForm, toke
 from moments_app.operator.views.retraction import RetractTurns
 from moments_app.operator.views.session import (
     BuildSession,
+    CompactSession,
     HoldSession,
     MoreTurns,
     RebuildSession,
-    RequestDigest,
     RetrySummary,
     SessionContexts,
     SessionDetails,
@@ -80,7 +80,7 @@ class SessionAdmin(PageAdmin):
         RebuildSession,
         RetractTurns,
         BuildSession,
-        RequestDigest,
+        CompactSession,
         SettleSession,
         HoldSession,
     )
@@ -133,12 +133,12 @@ class SessionAdmin(PageAdmin):
         """Add a column with the matching turn if there is a search."""
         if not request.GET.get(SEARCH_VAR, "").strip():
             return super().get_list_display(request)
-        return ("name", _said_column(request), "person", "turns", "active_at", "state")
+        return ("name", _matching_turn_column(request), "person", "turns", "active_at", "state")
 
     def found(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
-        said: Mapping[int, Mention | None] = find_sessions(rows, term)
-        request.said = said  # type: ignore[attr-defined]
-        return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(said))
+        mentions: Mapping[int, Mention | None] = find_sessions(rows, term)
+        request.mentions = mentions  # type: ignore[attr-defined]
+        return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(mentions))
 
     # --- rights ---
 
@@ -159,24 +159,21 @@ def _beginning() -> Coalesce:
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 
 
-def _said_column(request: HttpRequest) -> Callable[[Session], str]:
+def _matching_turn_column(request: HttpRequest) -> Callable[[Session], str]:
     """Return a list column with the first turn that matches the search."""
     words = lexemes.whole_words(request.GET[SEARCH_VAR])
 
     @admin.display(description="Matching turn")
-    def said(session: Session) -> str:
-        found: Mention | None = getattr(request, "said", {}).get(session.pk)
+    def matching_turn(session: Session) -> str:
+        found: Mention | None = getattr(request, "mentions", {}).get(session.pk)
         if found is None:
             return ""
-        url = turn_url(session.pk, found.sequence)
-        return format_html(
-            '<span><a class="rem-link" href="{}">{}</a> {}</span>',
-            url,
-            capfirst(found.name),
-            marked(found.excerpt, words),
+        link = format_html(
+            '<a class="rem-link" href="{}">{}</a>', turn_url(session.pk, found.sequence), capfirst(found.name)
         )
+        return format_html("<span>{} {}</span>", link, marked(found.excerpt, words))
 
-    return said
+    return matching_turn
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -198,7 +195,7 @@ class StatusFilter(admin.SimpleListFilter):
 class SummaryAdmin(ReadOnlyAdmin):
     """Versions of rolling summaries: their turns, their previous version, and their duration."""
 
-    list_display = ("window", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
+    list_display = ("window", "badge", "session_link", "user_link", "base_link", "sources", "duration", "created_at")
     list_select_related = ("session", "user", "base")
     list_filter = (StatusFilter, UserFilter)
     open_lookups = ("session__id__exact", "user__id__exact")
@@ -219,7 +216,7 @@ class SummaryAdmin(ReadOnlyAdmin):
         return titled(_window(summary), summary.text)
 
     @admin.display(description="Status")
-    def status_badge(self, summary: Summary) -> SafeString:
+    def badge(self, summary: Summary) -> SafeString:
         return format_html(
             '<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.get_status_display().lower()
         )
@@ -229,7 +226,7 @@ class SummaryAdmin(ReadOnlyAdmin):
         return link_to(summary.base, _window(summary.base)) if summary.base else "–"
 
     @admin.display(description="Duration")
-    def took(self, summary: Summary) -> SafeString | str:
+    def duration(self, summary: Summary) -> SafeString | str:
         milliseconds = summary.generation_time_ms
         return "–" if milliseconds is None else format_html('<span class="rem-nowrap">{} ms</span>', milliseconds)
 

@@ -108,11 +108,11 @@ def round_of(session: Session, sequence: int | None) -> Round:
     end = session.last_sequence if sequence is None else sequence
     found = with_text(session.user, turns_around(session, end, ROUND))
     before = [turn for turn in reversed(found) if turn.sequence <= end]
-    asked = next((turn for turn in before if turn.role == Message.Role.USER), None)
-    since = [turn for turn in before[::-1] if asked is None or turn.sequence > asked.sequence]
+    question = next((turn for turn in before if turn.role == Message.Role.USER), None)
+    since = [turn for turn in before[::-1] if question is None or turn.sequence > question.sequence]
     after = [turn for turn in found if turn.sequence > end]
     is_of_assistant = sequence is not None and bool(before) and before[0].role == Message.Role.ASSISTANT
-    return Round(asked, _answer(since if is_of_assistant else [*since, *after]))
+    return Round(question, _answer(since if is_of_assistant else [*since, *after]))
 
 
 def _answer(turns: Sequence[Message]) -> Message | None:
@@ -133,8 +133,8 @@ def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
         return receipts.filter(context_id=round_.context_id).first()
     if round_.question is None or round_.answer is None:
         return None
-    asked, answered = round_.question.sequence, round_.answer.sequence
-    return receipts.filter(after_sequence__range=(asked - 1, answered - 1)).order_by("-id").first()
+    turns = (round_.question.sequence - 1, round_.answer.sequence - 1)
+    return receipts.filter(after_sequence__range=turns).order_by("-id").first()
 
 
 # --- then and now ---
