@@ -16,7 +16,7 @@ from sessions_app.models import Message
 from sessions_app.retention.read_archived import with_text
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Session compacted", CLEARED: "Session cleared"}
-LINKED = (Message.Role.USER, Message.Role.ASSISTANT)
+LINKED_ROLES = (Message.Role.USER, Message.Role.ASSISTANT)
 COLORS = 8  # number of moment colors; adjacent moments have different colors
 
 
@@ -143,7 +143,7 @@ def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Ma
         before = found[-1].moment if found else None
         turn = _turn(message, moment, before, marks, retractions)
         is_archived = message.pk in archived
-        has_links = message.role in LINKED and not is_archived and message.retracted_at is None
+        has_links = message.role in LINKED_ROLES and not is_archived and message.retracted_at is None
         shown = [link.of(message) for link in links] if has_links else ()
         found.append(replace(turn, is_archived=is_archived, links=shown))
     return found

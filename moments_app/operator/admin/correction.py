@@ -133,12 +133,9 @@ class ContradictionAdmin(ReadOnlyAdmin):
 
 def waiting(request: HttpRequest) -> str:
     """Return the number of open questions for the sidebar. Blank if there are none."""
-    number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", _number_waiting, CACHE_SECONDS) or 0
+    count = Contradiction.objects.waiting()[: COUNTED + 1].count
+    number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", count, CACHE_SECONDS) or 0
     return f"{COUNTED}+" if number > COUNTED else str(number or "")
-
-
-def _number_waiting() -> int:
-    return Contradiction.objects.waiting()[: COUNTED + 1].count()
 
 
 @admin.register(Retraction)

@@ -52,7 +52,8 @@ class WordingForm(forms.Form):
 
 def waiting(request: HttpRequest) -> str:
     """Return the number of pending candidates for the sidebar. Blank if there are none."""
-    number: int = cache.get_or_set(_waiting_key(), _number_waiting, CACHE_SECONDS) or 0
+    count = MemoryAtom.objects.to_review()[: COUNTED + 1].count
+    number: int = cache.get_or_set(_waiting_key(), count, CACHE_SECONDS) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
 
 
@@ -64,10 +65,6 @@ def pending_page(request: HttpRequest) -> str:
 
 def _waiting_key() -> str:
     return WAITING + scope_key()
-
-
-def _number_waiting() -> int:
-    return MemoryAtom.objects.to_review()[: COUNTED + 1].count()
 
 
 def audience(agent_id: str, application: int) -> str:

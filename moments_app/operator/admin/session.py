@@ -84,6 +84,7 @@ class SessionAdmin(PageAdmin):
         SettleSession,
         HoldSession,
     )
+    readonly_fields = [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
     fieldsets = (
         (None, {"fields": (("session_id", "user", "agent_id"), ("source", "status", "title"), "legal_hold")}),
         (
@@ -139,12 +140,6 @@ class SessionAdmin(PageAdmin):
         mentions: Mapping[int, Mention | None] = find_sessions(rows, term)
         request.mentions = mentions  # type: ignore[attr-defined]
         return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(mentions))
-
-    # --- rights ---
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Make all fields read-only except title and legal hold."""
-        return [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
 
     def save_model(self, request: HttpRequest, obj: Session, form: Any, change: bool) -> None:
         """Save only edited fields, because counters may have changed in the meantime."""

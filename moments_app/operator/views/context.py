@@ -78,7 +78,7 @@ class ShownLayer:
         return self.number % COLORS
 
 
-def assembled(session: Session, wanted: ContextRequest) -> Envelope | None:
+def assemble_context(session: Session, wanted: ContextRequest) -> Envelope | None:
     """Assemble a session's context, with a search for the query unless the plan is `stable`.
 
     Raises:
@@ -152,7 +152,7 @@ def _preview(session: Session, values: dict[str, Any], turn: Message | None) -> 
         before=turn.sequence if turn else None,
     )
     try:
-        envelope = assembled(session, wanted)
+        envelope = assemble_context(session, wanted)
     except BudgetTooSmall as error:
         return {"problem": str(error)}
     assert envelope is not None  # the session exists

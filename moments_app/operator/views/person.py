@@ -401,9 +401,9 @@ def _rows(number: int, user: UserProfile, before: EventCursor | None, until: dat
         "number": Value(number),
         "row": F("pk"),
         "at": F(kind.time),
-        "said": Left(Cast(kind.text, TextField()), EVENT_CHARS),
-        "lane": F(f"{kind.session}_id" if kind.session else "pk"),
-        "named": Coalesce(
+        "event_text": Left(Cast(kind.text, TextField()), EVENT_CHARS),
+        "event_session": F(f"{kind.session}_id" if kind.session else "pk"),
+        "session_name": Coalesce(
             NullIf(f"{through}title", Value("")), f"{through}session_id", Value(""), output_field=TextField()
         ),
     }

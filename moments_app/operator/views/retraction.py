@@ -129,10 +129,6 @@ def _title(table: type[Model]) -> str:
     return capfirst(str(table._meta.verbose_name_plural))
 
 
-def _time(row: Any) -> str:
-    return f"{row.created_at:%Y-%m-%d %H:%M}"
-
-
 def _moment_row(moment: Moment) -> Row:
     label = f"{moment.name}, turns {moment.first_sequence}–{moment.last_sequence}"
     return Row(label, change_url(moment))

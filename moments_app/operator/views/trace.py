@@ -32,7 +32,7 @@ from moments_app.operator.addresses import Pages
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
-from moments_app.operator.views.context import BAR, ShownLayer, ShownLine, assembled, shown_layers
+from moments_app.operator.views.context import BAR, ShownLayer, ShownLine, assemble_context, shown_layers
 from moments_app.operator.views.session import SessionPage
 from sessions_app.admin.views import may_see, number_in
 from sessions_app.lexemes import QUERY_MAX_CHARS
@@ -360,7 +360,7 @@ class Trace(SessionPage):
             as_of=self.as_of.time,
         )
         try:
-            envelope = assembled(self.row, wanted)
+            envelope = assemble_context(self.row, wanted)
         except BudgetTooSmall as error:
             return None, str(error)
         return (kept_context(envelope) if envelope else None), ""
