@@ -131,7 +131,7 @@ class ContradictionAdmin(ReadOnlyAdmin):
         return question.later.attribute or question.later.atom_type
 
 
-def waiting(request: HttpRequest) -> str:
+def pending_count(request: HttpRequest) -> str:
     """Return the number of open questions for the sidebar. Blank if there are none."""
     count = Contradiction.objects.waiting()[: COUNTED + 1].count
     number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", count, CACHE_SECONDS) or 0

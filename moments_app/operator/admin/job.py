@@ -20,7 +20,7 @@ from memoryproject.schedules import PAUSED, UnknownSchedule, is_late, schedule_n
 from moments_app.jobs.steer import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
-from sessions_app.admin.actors import with_key_names
+from sessions_app.admin.actors import RequestedAdmin
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, ReadOnlyAdmin, one_line
 from sessions_app.admin.event import WRITTEN
 from sessions_app.admin.links import change_url, column
@@ -137,7 +137,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) if value else ""
 
 
-def failed_jobs(request: HttpRequest) -> str:
+def failed_count(request: HttpRequest) -> str:
     """Return the number of failed jobs for the sidebar. Blank if there are none."""
     number = Job.objects.filter(status=Job.Status.FAILED)[:COUNTED].count()
     return f"{COUNTED - 1}+" if number == COUNTED else str(number or "")
@@ -166,7 +166,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(Job)
-class JobAdmin(LogAdmin):
+class JobAdmin(RequestedAdmin, LogAdmin):
     """Jobs with their outcome. Failed jobs can be retried, and open ones canceled."""
 
     list_display = ("process_title", "state", "about", "reason", "queued", "duration", "requested")
@@ -201,10 +201,6 @@ class JobAdmin(LogAdmin):
         warning="Queued and running jobs end as cancelled, and their results are discarded.",
     )
     queued = column("queued_at", "Queued", one_line)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
-        return named
 
     def found(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
         """Find jobs by job id, or by the prefix of a `user_id` or `session_id`. These searches use indexes."""

@@ -50,7 +50,7 @@ class WordingForm(forms.Form):
     note = forms.CharField(max_length=2_000, required=False)
 
 
-def waiting(request: HttpRequest) -> str:
+def pending_count(request: HttpRequest) -> str:
     """Return the number of pending candidates for the sidebar. Blank if there are none."""
     count = MemoryAtom.objects.to_review()[: COUNTED + 1].count
     number: int = cache.get_or_set(_waiting_key(), count, CACHE_SECONDS) or 0
@@ -59,7 +59,7 @@ def waiting(request: HttpRequest) -> str:
 
 def pending_page(request: HttpRequest) -> str:
     """Return the URL of the pending decisions. Blank if there are none, or if the operator may not see them."""
-    is_shown = request.user.has_perm(SEE_ITEMS) and bool(waiting(request))
+    is_shown = request.user.has_perm(SEE_ITEMS) and bool(pending_count(request))
     return page_url(Release, Candidates.name) if is_shown else ""
 
 
@@ -69,11 +69,11 @@ def _waiting_key() -> str:
 
 def audience(agent_id: str, application: int) -> str:
     """Return a description of who sees a shard: the users of one agent, or of all agents of an application."""
-    talking: QuerySet[Any] = UserProfile.objects.filter(application=application)
+    users: QuerySet[Any] = UserProfile.objects.filter(application=application)
     if agent_id:
         sessions = Session.objects.filter(user__application=application, agent_id=agent_id)
-        talking = sessions.order_by().values("user").distinct()
-    number = talking[: COUNTED + 1].count()
+        users = sessions.order_by().values("user").distinct()
+    number = users[: COUNTED + 1].count()
     people = f"more than {COUNTED:,} people" if number > COUNTED else "1 person" if number == 1 else f"{number} people"
     return f"agent {agent_id}: {people} so far" if agent_id else f"every agent: {people} so far"
 
@@ -90,8 +90,8 @@ def learned_from(ages: Sequence[int]) -> str:
     if number == 1:
         return f"Learned from 1 person; their account is {_days(ages)} old."
     people = f"more than {PEOPLE}" if number > PEOPLE else str(number)
-    whose = "their" if number <= LISTED else f"the {LISTED} youngest"
-    return f"Learned from {people} people; {whose} accounts are {_days(ages[:LISTED])} old."
+    listed = "their" if number <= LISTED else f"the {LISTED} youngest"
+    return f"Learned from {people} people; {listed} accounts are {_days(ages[:LISTED])} old."
 
 
 def _days(ages: Sequence[int]) -> str:

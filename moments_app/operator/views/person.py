@@ -155,13 +155,13 @@ class PersonEntities(PersonPage):
     template_name = "operator/profiles/entities.html"
 
     def context(self) -> dict[str, Any]:
-        rows = Entity.objects.for_user(self.row).select_related("source_session")
+        found = Entity.objects.for_user(self.row).select_related("source_session")
         if self.as_of.time:
-            rows = rows.filter(created_at__lte=self.as_of.time)
-        entities, more = first_of(rows.latest_first(), ENTITIES_SHOWN)
+            found = found.filter(created_at__lte=self.as_of.time)
+        entities, more = first_of(found.latest_first(), ENTITIES_SHOWN)
         links = _links(self.row, entities)
-        of = {entity.pk: [link for link in links if link.from_entity_id == entity.pk] for entity in entities}
-        return super().context() | {"entities": [(entity, of[entity.pk]) for entity in entities], "more": more}
+        rows = [(entity, [link for link in links if link.from_entity_id == entity.pk]) for entity in entities]
+        return super().context() | {"entities": rows, "more": more}
 
 
 class PersonCost(PersonPage):
