@@ -18,6 +18,10 @@ class DiffPart:
     change: str
     text: str
 
+    @property
+    def words(self) -> int:
+        return len(self.text.split())
+
 
 def word_diff(before: str, after: str) -> list[DiffPart]:
     """Compare two texts word by word.

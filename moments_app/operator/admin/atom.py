@@ -50,6 +50,13 @@ class StateFilter(admin.ChoicesFieldListFilter):
         yield from ({**each, "display": MemoryAtom.STATES[str(each["display"]).lower()]} for each in states)
 
 
+class AtomFields(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        labels = {"stream": "Memory text", "atom_type": "Kind", "formed_at": "Said at"}
+        help_texts = {"is_pinned": "Jobs never change or merge a pinned item, and every context includes it."}
+        widgets = {"content": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
+
+
 @admin.register(MemoryAtom)
 class MemoryAtomAdmin(PageAdmin):
     """Memory items. An item that an operator writes is pinned, which keeps it word for word."""
@@ -62,7 +69,7 @@ class MemoryAtomAdmin(PageAdmin):
     when_empty = "No facts or observations yet. They are formed from conversations."
     may_delete = False  # items are evicted, not deleted, so that former contexts can be explained
     list_before_template = "operator/facts/of_stream.html"
-    form_page = AtomForm
+    form, form_page = AtomFields, AtomForm
     views = (EvictAtom, RestoreAtom, MoveAtom, MatchingItems, CorrectFact, RetractItems)
     open_lookups = ("stream__id__exact",)
     ordering = ("-id",)
@@ -83,14 +90,6 @@ class MemoryAtomAdmin(PageAdmin):
         of_stream = {"of_stream": requested_stream(request, "stream")}
         response: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | of_stream)
         return response
-
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        labels = {"stream": "Memory text", "atom_type": "Kind", "formed_at": "Said at"}
-        help_texts = {"is_pinned": "Jobs never change or merge a pinned item, and every context includes it."}
-        form = super().get_form(request, obj, change, **kwargs | {"labels": labels, "help_texts": help_texts})
-        if "content" in form.base_fields:
-            form.base_fields["content"].widget.attrs["rows"] = 3
-        return form
 
     def found(self, request: HttpRequest, rows: Any, term: str) -> QuerySet[MemoryAtom]:
         if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):

@@ -146,7 +146,7 @@ def failed_count(request: HttpRequest) -> str:
 class TitleFilter(NewestValuesFilter):
     """A filter that shows the titles of the processes or purposes in a field."""
 
-    title_of = staticmethod(title_of)
+    title_of: Callable[[str], str] = staticmethod(title_of)
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         every, *values = super().choices(changelist)

@@ -27,31 +27,6 @@ from sessions_app.models.application import DEFAULT
 PAGE = 20  # items per page
 TITLES = {MemoryAtom.Type.OBSERVATION.value: "Waiting observations", MemoryAtom.Type.FACT.value: "Facts"}
 COUNTED = 500  # maximum items to count, of each kind
-LABELS = {
-    "name": "Name of the shared memory",
-    "is_active": "In use",
-    "pinned_content": "Pinned text",
-    "consolidated_content": "Text",
-    "extraction_prompt": "What to remember",
-    "extracts_observations": "Collect observations",
-    "extracts_facts": "Collect facts",
-    "extraction_model": "Model that collects them",
-    "consolidation_prompt": "How to merge observations into the text",
-    "consolidation_trigger": "New observations before a merge",
-    "consolidated_max_words": "Maximum words in the text",
-    "consolidation_model": "Model that merges",
-}
-HELP = {
-    "agent_id": "The agent that uses the text. If blank, every agent uses the text.",
-    "name": "",
-    "application": "",
-    "pinned_content": "Placed before the text. Jobs don't change it.",
-    "consolidated_content": "One statement per line. Jobs merge observations into these lines.",
-    "extraction_prompt": "Instructions for the language model.",
-    "consolidation_prompt": "Instructions for the language model. If blank, observations are never merged.",
-    "consolidation_trigger": "",
-    "consolidation_model": "If blank, ENGINE__MODEL is used.",
-}
 
 
 class KindFilter(admin.ChoicesFieldListFilter):
@@ -158,7 +133,36 @@ def _next_merge(stream: MemoryStream) -> str:
     return f"The text is updated automatically after {more} more {'observation' if more == 1 else 'observations'}."
 
 
-class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
+class StreamFields(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        labels = {
+            "name": "Name of the shared memory",
+            "is_active": "In use",
+            "pinned_content": "Pinned text",
+            "consolidated_content": "Text",
+            "extraction_prompt": "What to remember",
+            "extracts_observations": "Collect observations",
+            "extracts_facts": "Collect facts",
+            "extraction_model": "Model that collects them",
+            "consolidation_prompt": "How to merge observations into the text",
+            "consolidation_trigger": "New observations before a merge",
+            "consolidated_max_words": "Maximum words in the text",
+            "consolidation_model": "Model that merges",
+        }
+        help_texts = {
+            "agent_id": "The agent that uses the text. If blank, every agent uses the text.",
+            "name": "",
+            "application": "",
+            "pinned_content": "Placed before the text. Jobs don't change it.",
+            "consolidated_content": "One statement per line. Jobs merge observations into these lines.",
+            "extraction_prompt": "Instructions for the language model.",
+            "consolidation_prompt": "Instructions for the language model. If blank, observations are never merged.",
+            "consolidation_trigger": "",
+            "consolidation_model": "If blank, ENGINE__MODEL is used.",
+        }
+
+
+class ShardForm(StreamFields):
     """The form of a new shard. Its name must differ from the agent's other shards."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -213,7 +217,7 @@ class MemoryStreamAdmin(PageAdmin):
     )
     may_delete = False  # streams are deactivated instead, because their items have sources
     actions = ("consolidate", "undo")
-    form_page = StreamForm
+    form, form_page = StreamFields, StreamForm
     views = (ConsolidateStream, UndoConsolidation, StreamItems)
     fieldsets = (
         ("Edit the text", {"classes": ("collapse",), "fields": ("pinned_content", "consolidated_content")}),
@@ -261,8 +265,7 @@ class MemoryStreamAdmin(PageAdmin):
         return figures.get(pk=stream.pk) if stream else None
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        words = {"labels": LABELS, "help_texts": HELP}
-        return super().get_form(request, obj, change, **words | kwargs | ({} if obj else {"form": ShardForm}))
+        return super().get_form(request, obj, change, **kwargs | ({} if obj else {"form": ShardForm}))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         initial: dict[str, Any] = super().get_changeform_initial_data(request)

@@ -195,7 +195,7 @@ def _lines(context: KeptContext | None, key: str) -> list[KeyedLine]:
 def _sum(context: KeptContext | None, key: str, tokens: str) -> int | None:
     if context is None:
         return None
-    return sum(getattr(layer, tokens) for layer in context.layers if layer.name == key)
+    return sum(int(getattr(layer, tokens)) for layer in context.layers if layer.name == key)
 
 
 def _compared(key: str, old: Sequence[KeyedLine], new: Sequence[KeyedLine], pages: Pages) -> Iterator[ShownLine]:

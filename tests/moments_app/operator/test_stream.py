@@ -52,6 +52,7 @@ class TestDiff:
             ("removed", " Turin."),
             ("added", " Rome."),
         ]
+        assert [part.words for part in parts] == [3, 1, 1]
 
     def test_equal_texts_have_no_changes(self) -> None:
         assert {part.change for part in word_diff("a b", "a b")} == {"same"}
