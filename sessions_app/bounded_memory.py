@@ -39,8 +39,6 @@ class ZipRefused(Refusal):
 
 
 class _Reading:
-    """A wrapper of a file. Raises ZipRefused if a single read returns more than `DIRECTORY_MAX` bytes."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
@@ -49,7 +47,7 @@ class _Reading:
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(min(size, DIRECTORY_MAX + 1) if size >= 0 else DIRECTORY_MAX + 1)
-        if len(data) > DIRECTORY_MAX:
+        if len(data) > DIRECTORY_MAX:  # only the directory of a zip file is read at once
             raise ZipRefused(f"The list of its files is longer than {DIRECTORY_MAX // MIB} MiB.")
         return data
 
@@ -63,11 +61,8 @@ def open_zip(file: IO[bytes]) -> ZipFile:
 
 
 def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
-    """Open a file in a zip file as a stream.
-
-    Raises:
-        BadZipFile: It is damaged.
-        ZipRefused: It is encrypted, or its compression method needs too much memory.
+    """Open a file in a zip file as a stream. Raise BadZipFile if it is damaged, or ZipRefused if it is encrypted, or if
+    its compression method needs too much memory.
     """
     if member.flag_bits & _LOCKED:
         raise ZipRefused("It is encrypted.")
@@ -117,7 +112,6 @@ class DiskDict:
         return self._file.execute("SELECT 1 FROM noted WHERE key = ?", [_text(key)]).fetchone() is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Yield all keys and values, as JSON types."""
         for key, value in self._file.execute("SELECT key, value FROM noted"):
             yield json.loads(key), json.loads(value)
 

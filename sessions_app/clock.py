@@ -46,23 +46,17 @@ def write_event(kind: str, actor: str, payload: dict[str, Any]) -> Event:
 
 @dataclass(frozen=True)
 class Times:
-    """A column with times that determine when work is due.
-
-    Args:
-        ahead: How far in the future a time may be.
-        where: Limits the check to rows with these values. In other rows, the time has no effect.
-    """
+    """A column with times that determine when work is due."""
 
     model: type[Model]
     column: str
-    ahead: timedelta = timedelta(0)
-    where: Mapping[str, Any] = field(default_factory=dict)
+    ahead: timedelta = timedelta(0)  # how far in the future a time may be
+    where: Mapping[str, Any] = field(default_factory=dict)  # in rows with other values, the time has no effect
 
     def __str__(self) -> str:
         return f"{self.model._meta.label}.{self.column}"
 
     def wrong(self) -> "QuerySet[Any]":
-        """Return the rows whose times are too far in the future."""
         limit = Now() + (self.ahead + TOLERANCE)
         return self.model._base_manager.filter(**{f"{self.column}__gt": limit}, **self.where)
 
@@ -82,16 +76,11 @@ class Times:
 
 @dataclass(frozen=True)
 class TimeCorrection:
-    """The result of correcting the times in a column.
+    """The result of correcting the times in a column."""
 
-    Args:
-        column: The column as `app.Model.column`.
-        furthest: The latest of the corrected times.
-    """
-
-    column: str
+    column: str  # as `app.Model.column`
     rows: int
-    furthest: datetime
+    furthest: datetime  # the latest of the corrected times
 
     def __str__(self) -> str:
         rows = "1 timestamp" if self.rows == 1 else f"{self.rows:,} timestamps"

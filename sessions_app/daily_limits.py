@@ -129,18 +129,11 @@ behind = _Behind("daily-usage", lambda _: meter.write())
 
 
 class Call:
-    """An API call, or the work of a job.
-
-    Args:
-        subjects: The key and the application that the usage is counted for.
-
-    Attributes:
-        standings: The usage, including this call, and the limits. Empty if no limits apply.
-    """
+    """An API call, or the work of a job. `subjects` are the key and the application that its usage is counted for."""
 
     def __init__(self, subjects: Iterable[Subject] = ()) -> None:
         self.subjects = list(subjects)
-        self.standings: dict[Subject, Standing] = {}
+        self.standings: dict[Subject, Standing] = {}  # the usage, including this call; empty if no limits apply
         self._is_of_person = False
 
     @property
@@ -184,8 +177,7 @@ class Call:
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(left)} if policies else {}
 
     @property
-    def models_used_up(self) -> str:
-        """An error message if a limit on model calls is reached, otherwise blank."""
+    def models_used_up(self) -> str:  # an error message, or blank
         now = (meter.standing(subject) for subject in self.standings)
         return next((told for standing in now if (told := standing.models_used_up)), "")
 
@@ -199,7 +191,6 @@ def current_call() -> Call:
 
 @contextmanager
 def calling(call: Call) -> Iterator[Call]:
-    """Count the block's usage for a call's subjects."""
     token = _current.set(call)
     try:
         yield call

@@ -138,15 +138,10 @@ _TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 
 @dataclass(frozen=True)
 class QueryWord:
-    """A word of a query.
+    """A word of a query."""
 
-    Args:
-        word: The word as written in the query.
-        stems: The stems that the index may contain for the word.
-    """
-
-    word: str
-    stems: tuple[str, ...]
+    word: str  # as written in the query
+    stems: tuple[str, ...]  # stems that the index may contain for the word
     factor: float = 1.0
 
 
@@ -201,11 +196,8 @@ def certain_language(text: str) -> str:
 
 
 def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
-    """Return the distinct words of a query.
-
-    Args:
-        most: The maximum number of words, or None. A longer query is cut to the words at its start and its end, where
-            the question usually is.
+    """Return the distinct words of a query. If it has more than `most`, return those at its start and its end, where
+    the question usually is.
     """
     return list(_words_of_query(text, most))
 
@@ -330,11 +322,7 @@ def _ascii_runs(text: str) -> list[str]:
 
 
 class _Stems(dict[str, tuple[str, ...]]):
-    """A cache of the stems of words, in texts that may be in these languages.
-
-    Args:
-        languages: The languages, likeliest first.
-    """
+    """A cache of the stems of words, in texts that may be in these languages, likeliest first."""
 
     def __init__(self, languages: tuple[str, ...]) -> None:
         self._languages = languages
@@ -384,17 +372,14 @@ def _words_of_run(script: str, run: str, languages: tuple[str, ...], tried: tupl
 
 
 def _phrase(text: str, joined: str) -> str:
-    """Return a `tsquery` of the words of a text, joined by this operator."""
     any_form = (" | ".join(f"'{stem}'" for stem in word.stems) for word in whole_words(text))
     return joined.join(f"({forms})" for forms in any_form)
 
 
 @lru_cache(maxsize=20_000)
 def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all stems that the index may contain for a word.
-
-    This includes the stems of the word without accents, and its English stem with accents, which older versions
-    indexed.
+    """Return all stems that the index may contain for a word: also those of the word without accents, and its English
+    stem with accents, which older versions indexed.
     """
     bare = _plain(word.casefold())
     stems = dict.fromkeys(_stems_of(word, (languages[0],)))
@@ -420,7 +405,6 @@ def _stem(word: str, language: str) -> str:
 
 
 def _unify_spelling(word: str) -> str:
-    """Return a word in lower case, with alternative spellings of letters unified."""
     return unicodedata.normalize("NFC", word.casefold()).translate(_ONE_WAY)
 
 

@@ -1,10 +1,8 @@
 """Row-level security for operators who are limited to some applications.
 
 On pages of such an operator, queries run in the role `memory_operator`, which can only read and change rows of these
-applications. So even if a query lacks a filter, the database returns no other rows. `database/database_roles.py`
-describes how transactions switch to the role.
-
-The migration of a table with data of people or applications needs the operation `let_operators`.
+applications. `database/database_roles.py` describes how transactions switch to the role. The migration of a table with
+data of people or applications needs the operation `let_operators`.
 """
 
 from collections.abc import Collection, Iterator
@@ -65,12 +63,7 @@ def of_person(table: str, column: str = "user_id") -> str:
 
 @dataclass(frozen=True)
 class Scope(Role):
-    """The role of a limited operator.
-
-    Args:
-        operator: The primary key of the login.
-        applications: The primary keys of the operator's applications.
-    """
+    """The role of a limited operator. `operator` and `applications` are primary keys."""
 
     operator: int
     applications: tuple[int, ...]
@@ -97,10 +90,8 @@ def acting_as_limited_operator(operator: int, applications: Collection[int]) -> 
 
 @contextmanager
 def unlimited() -> Iterator[None]:
-    """Run the block without limits. Only for site-wide data, or for rows that were found within the limits.
-
-    Raises:
-        RuntimeError: A transaction of a limited operator is open, and its role can't be changed.
+    """Run the block without limits. Only for site-wide data, or for rows that were found within the limits. Raise
+    RuntimeError if a transaction of a limited operator is open, because its role can't be changed.
     """
     role = current_role()
     if isinstance(role, Scope) and connection.in_atomic_block:

@@ -102,7 +102,6 @@ def acting_for(
 
 
 def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
-    """Find the profile and switch to the request role, in one message."""
     sql = _ENTER_SQL.format(columns=columns(UserProfile, "u"), person=_HELD_SQL if holding else _PERSON_SQL)
     found = first(UserProfile, sql, named)
     return found[0] if found else None
@@ -118,6 +117,3 @@ def allow_shared_changes() -> None:
     """Let a request change shared rows for the rest of its transaction. The caller must check the key's scope."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('memory.everybodys', 'on', true)")
-
-
-# --- shared rows of one application ---

@@ -73,22 +73,7 @@ def add_views(model: type[Model], *views: type[OperatorView]) -> None:
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
-    """A list that stays fast with a million rows. It counts rows only once, and makes no query per row.
-
-    Attributes:
-        views: The pages and actions of the list.
-        change_page: The page of a row. Replaces Django's form.
-        form_page: Supplies the templates before and after that form.
-        when_empty: The sentence that an empty list shows.
-        search_prefixes: A search finds rows where one of these fields starts with the term. If a list has no
-            `search_fields`, they are the ids of the rows' person and session.
-        open_lookups: Lookups that URLs may filter by, in addition to the list's filters.
-        tells_of_people: Whether the list shows more about people than their names.
-        may_add, may_change, may_delete: Whether operators with the permission may do this here.
-        applications: The lookups from a row to its application. The first that isn't null applies. The default is the
-            row's person and stream. Empty for site-wide rows.
-        user_link, session_link: Columns with links to the rows' person and session.
-    """
+    """A list that stays fast with a million rows. It counts rows only once, and makes no query per row."""
 
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER  # each choice would count rows of the whole table
@@ -96,15 +81,19 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     compressed_fields = False
     formfield_overrides: ClassVar = {ArrayField: {"form_class": LinesField}}
     warn_unsaved_form = True
-    when_empty = ""
-    views: ClassVar[Sequence[type[OperatorView]]] = ()
-    change_page: ClassVar[type[RowView[Any]] | None] = None
-    form_page: ClassVar[type[FormPage[Any]]] = FormPage
+    when_empty = ""  # the sentence that an empty list shows
+    views: ClassVar[Sequence[type[OperatorView]]] = ()  # the pages and actions of the list
+    change_page: ClassVar[type[RowView[Any]] | None] = None  # the page of a row; replaces Django's form
+    form_page: ClassVar[type[FormPage[Any]]] = FormPage  # supplies the templates before and after that form
     search_fields: Sequence[str] = ()
+    # A search finds rows where one of these fields starts with the term. By default, if there are no `search_fields`:
+    # the ids of the rows' person and session.
     search_prefixes: Sequence[str] = ()
-    open_lookups: ClassVar[Sequence[str]] = ()
-    tells_of_people = True
-    may_add = may_change = may_delete = True
+    open_lookups: ClassVar[Sequence[str]] = ()  # lookups that URLs may filter by, in addition to the list's filters
+    tells_of_people = True  # whether the list shows more about people than their names
+    may_add = may_change = may_delete = True  # whether operators with the permission may do this here
+    # The lookups from a row to its application. The first that isn't null applies. The default is the row's person and
+    # stream. Empty for site-wide rows.
     applications: Sequence[str] = ()
     user_link = link_column("user", "User")
     session_link = link_column("session", "Session")
@@ -201,7 +190,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return super().get_changelist_instance(request)
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return additional context for the list's template."""
         return {}
 
     def _listed(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
@@ -263,14 +251,10 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 class ReadOnlyAdmin(PageAdmin):
-    """A list whose rows can't be edited.
-
-    Attributes:
-        steered_with: The permission for the actions. Default: the permission to change rows.
-    """
+    """A list whose rows can't be edited."""
 
     may_add = may_change = may_delete = False
-    steered_with = ""
+    steered_with = ""  # the permission for the actions; by default the permission to change rows
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
         own = f"{self.opts.app_label}.change_{self.opts.model_name}"

@@ -48,10 +48,8 @@ def link_to(row: Model | None, text: str = "") -> SafeString | str:
 def column(path: str, description: str, show: Callable[[Any], Any] | None = None, **options: Any) -> Any:
     """Return a column of a list, or a field of a page, that shows an attribute of a row.
 
-    Args:
-        path: The name of the attribute, with dots for attributes of related rows.
-        show: Formats the value.
-        options: Options of Unfold's `display`, such as `ordering`.
+    `path` may have dots for attributes of related rows. `show` formats the value. The options are those of Unfold's
+    `display`.
     """
     read = attrgetter(path)
 
@@ -63,7 +61,6 @@ def column(path: str, description: str, show: Callable[[Any], Any] | None = None
 
 
 def link_column(name: str, description: str) -> Any:
-    """Return a column of a list, or a field of a page, that links to the row that a foreign key refers to."""
     return column(name, description, link_to)
 
 
@@ -82,8 +79,7 @@ def titled(name: str, text: str) -> SafeString:
 def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
     """Escape a text, and highlight the words of a query in any inflected form.
 
-    Args:
-        most: The maximum number of characters to show, from shortly before the first match. 0 shows all.
+    `most` is the maximum number of characters to show, from shortly before the first match. 0 shows all.
     """
     places = list(lexemes.places_of(text, words))
     start, end = _cut(text, places[0][0] if places else 0, most)

@@ -89,14 +89,10 @@ class Invite(Staff):
 
 
 class LoginAction(RowAction[User]):
-    """A change to a login.
+    """A change to a login."""
 
-    Attributes:
-        entry: The entry in the login's history.
-        told: The message to the operator, after the login's name.
-    """
-
-    entry = told = ""
+    entry = ""  # in the login's history
+    told = ""  # the message to the operator, after the login's name
 
     def change(self, one: User) -> str:
         do = partial(self.do, one, login_of(self.request))

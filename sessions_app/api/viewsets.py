@@ -54,34 +54,23 @@ def api_router() -> SimpleRouter:
 
 
 class ApiViewSet(GenericViewSet[M]):
-    """A resource.
-
-    Attributes:
-        inputs: The serializer of each action's input: the body of POST and PATCH, or the query string.
-        answers: The serializer of an action's response, or serializers by status. The default is `serializer_class`.
-        refuses: The refusals that are specific to an action. The schema lists them.
-        scopes: The scope that an action needs, if it isn't the method's.
-        filters: The filters of the list. See `ParameterFilter`.
-        validated_data: The validated input, without `user_id`.
-        long_running: Actions whose statements may take minutes.
-        named: The `user_id` in the request, or None.
-    """
-
     # Without OPTIONS, because the OpenAPI schema replaces it.
     http_method_names = ["get", "head", "post", "patch", "delete"]
     permission_classes: Sequence[Any] = (HasScope,)
     pagination_class = RowPagination
     filter_backends = (ParameterFilter,)
 
-    inputs: Mapping[str, type[StrictSerializer]] = {}
-    answers: Mapping[str, Any] = {}
-    refuses: Mapping[str, Sequence[type[Refusal]]] = {}
-    scopes: Mapping[str, str] = {}
-    filters: Mapping[str, str | Callable[[Any, Any], Any]] = {}
-    long_running: Sequence[str] = ()
+    # By action:
+    inputs: Mapping[str, type[StrictSerializer]] = {}  # the input: the body of POST and PATCH, or the query string
+    answers: Mapping[str, Any] = {}  # the response, or responses by status; by default `serializer_class`
+    refuses: Mapping[str, Sequence[type[Refusal]]] = {}  # refusals that are specific to the action, for the schema
+    scopes: Mapping[str, str] = {}  # the necessary scope, if it isn't the method's
 
-    validated_data: dict[str, Any]
-    named: str | None
+    filters: Mapping[str, str | Callable[[Any, Any], Any]] = {}  # of the list; see `ParameterFilter`
+    long_running: Sequence[str] = ()  # actions whose statements may take minutes
+
+    validated_data: dict[str, Any]  # the input without `user_id`
+    named: str | None  # the `user_id` in the request
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Handle a request like DRF, but first validate the input, and run the action in its transaction."""
@@ -164,20 +153,13 @@ class ApiViewSet(GenericViewSet[M]):
 
 
 class PersonViewSet(ApiViewSet[M]):
-    """A resource of one person. Its queryset is filtered by person, and row-level security limits what it reads.
+    """A resource of one person. Its queryset is filtered by person, and row-level security limits what it reads."""
 
-    Attributes:
-        creates_person: actions that create the person if they don't exist.
-        about_nobody: actions for which a service key need not name a person.
-        own_transaction: actions that open their transactions themselves.
-        person: the person of the request. None if no person is named, or if the key may not see the person.
-    """
+    creates_person: Sequence[str] = ()  # actions that create the person if they don't exist
+    about_nobody: Sequence[str] = ()  # actions for which a service key need not name a person
+    own_transaction: Sequence[str] = ()  # actions that open their transactions themselves
 
-    creates_person: Sequence[str] = ()
-    about_nobody: Sequence[str] = ()
-    own_transaction: Sequence[str] = ()
-
-    person: UserProfile | None
+    person: UserProfile | None  # None if no person is named, or if the key may not see the person
 
     def get_queryset(self) -> Any:
         rows: Any = super().get_queryset()
@@ -195,7 +177,6 @@ class PersonViewSet(ApiViewSet[M]):
         return nullcontext() if self.action in self.own_transaction else self.transaction()
 
     def user_id(self) -> str | None:
-        """Return the `user_id` of the person; see `user_id_of`."""
         create = self.action in self.creates_person
         return user_id_of(self.request, self.named, create=create, is_needed=self.needs_person)
 
@@ -210,7 +191,6 @@ class PersonViewSet(ApiViewSet[M]):
 
     @property
     def found_person(self) -> UserProfile:
-        """Return the person. Raise NotFound if there is none."""
         if self.person is None:
             raise NotFound
         return self.person

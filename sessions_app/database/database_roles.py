@@ -64,8 +64,6 @@ def as_background_writer() -> Iterator[None]:
 
 
 class RoleTaken(first_statement.Provider):
-    """Sets a transaction's role in its first message."""
-
     def before(self, *, begins: bool) -> str:
         role = _role.get()
         return role.taken() if role and begins else ""
@@ -186,10 +184,8 @@ def attempt(statement: str) -> None:
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
-    """Return SQL for an administrator, in case the tables' owner may not create roles.
-
-    Args:
-        web, worker: The logins to create for these processes. Blank for none.
+    """Return SQL for an administrator, in case the tables' owner may not create roles. `web` and `worker` are the
+    logins to create for these processes, blank for none.
     """
     all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)
     statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]

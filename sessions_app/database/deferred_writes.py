@@ -53,7 +53,6 @@ class WriteBuffer(Generic[T]):
         _all.append(self)
 
     def note(self, item: T) -> None:
-        """Add an item to the buffer, without waiting."""
         self._waiting.append(item)
         self._noted.set()
         if self._writer is None or not self._writer.is_alive():

@@ -55,15 +55,10 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class Gap:
-    """A violation of a rule.
+    """A violation of a rule."""
 
-    Args:
-        what: A sentence that describes it.
-        statement: The SQL that fixes it.
-    """
-
-    what: str
-    statement: str
+    what: str  # a sentence that describes it
+    statement: str  # the SQL that fixes it
 
     def __str__(self) -> str:
         return f"{self.what} {self.remedy}"

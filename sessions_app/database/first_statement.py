@@ -18,13 +18,9 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
 class Provider:
-    """Supplies SQL to send before statements."""
-
     def before(self, *, begins: bool) -> str:
-        """Return statements, each with its semicolon, or a blank string.
-
-        Args:
-            begins: Whether the next statement starts a transaction.
+        """Return statements, each with its semicolon, or a blank string. `begins`: the next statement starts a
+        transaction.
         """
         raise NotImplementedError
 
@@ -39,11 +35,7 @@ _providers: list[Provider] = []
 
 
 def ask(*providers: Provider) -> None:
-    """Register the providers for all new connections.
-
-    Args:
-        providers: In the order in which their SQL is executed.
-    """
+    """Register the providers for all new connections, in the order in which their SQL is executed."""
     _providers[:] = providers
     connection_created.connect(_hook)
 

@@ -27,7 +27,6 @@ def remote_tables() -> list[str]:
 
 
 def set_reader(reader: Reader) -> None:
-    """Register a reader for pages and exports."""
     _readers[:] = [reader]
 
 

@@ -140,22 +140,18 @@ def set_local(seconds: Mapping[str, float]) -> str:
 
 
 class Unavailable(Refusal):
-    """The database could not complete the request. Nothing was changed, so the client can retry.
-
-    Args:
-        error: The database's error. Only its kind is logged, because its text may quote the request.
-    """
+    """The database could not complete the request. Nothing was changed, so the client can retry."""
 
     status, retry_after = 503, 1
 
     def __init__(self, error: OperationalError) -> None:
         self.code, text = _told(error.__cause__)
         super().__init__(text)
+        # Log only the kind of the error, because its text may quote the request.
         logger.warning("the database did not carry out a request", error=type(error.__cause__ or error).__name__)
 
 
 def _told(cause: BaseException | None) -> tuple[str, str]:
-    """Return the error code and the text for a database error."""
     if isinstance(cause, (errors.LockNotAvailable, errors.DeadlockDetected)):
         return "busy", "Another request is changing the same data. Try again in a moment."
     if isinstance(cause, errors.QueryCanceled):

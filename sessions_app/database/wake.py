@@ -21,8 +21,6 @@ IDLE = 30.0  # maximum seconds between two polls of an idle worker, or of the wa
 
 
 class Channel(StrEnum):
-    """The receivers of a notification."""
-
     JOBS = "memory_jobs"  # workers
     TASKS = "memory_tasks"  # processes that run schedules and other tasks
     WEBHOOKS = "memory_webhooks"  # the sender of webhooks

@@ -55,25 +55,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Statement:
-    """A fact about a person that another system stored.
-
-    Args:
-        source: The system's name, with the prefix `import:`.
-        user_id, agent_id: The person and the agent. A blank agent means the default agent.
-        said_at: When the system learned it.
-        valid_from, valid_until: When it was true. None if unknown.
-        ended_at: When the system learned that it was no longer true.
-    """
+    """A fact about a person that another system stored."""
 
     where: str
-    source: str
+    source: str  # the system's name, with the prefix `import:`
     user_id: str
-    agent_id: str
+    agent_id: str  # blank for the default agent
     text: str
-    said_at: datetime | None = None
-    valid_from: datetime | None = None
+    said_at: datetime | None = None  # when the system learned it
+    valid_from: datetime | None = None  # when it was true; None if unknown
     valid_until: datetime | None = None
-    ended_at: datetime | None = None
+    ended_at: datetime | None = None  # when the system learned that it was no longer true
 
 
 @dataclass(frozen=True)
@@ -114,14 +106,10 @@ def import_sessions(
     on_rejected: Callable[[Rejected], None] = lambda _: None,
     on_batch: Callable[[ImportCounts], None] = lambda _: None,
 ) -> ImportCounts:
-    """Append the records of a reader, in the order of the file.
+    """Append the records of a reader, in the order of the file, which is read lazily.
 
-    Args:
-        found: Records in the order of the file, read lazily.
-        application: The primary key of the people's application.
-        dry_run: Roll back each batch.
-        on_rejected: Called with each rejected record.
-        on_batch: Called after each batch, with the counts so far.
+    `application` is the primary key of the people's application. `dry_run`: roll back each batch. `on_batch` is
+    called after each batch, with the counts so far.
     """
     imported = ImportCounts()
 
@@ -172,14 +160,12 @@ def _messages(
 
 
 def _import_statements(statements: list[Statement], application: int) -> int:
-    """Send statements to the memory app. Return how many were new."""
     people = UserProfile.objects.ensure_held({one.user_id for one in statements}, application)
     answers: list[Any] = statements_imported.send(sender=None, people=people, statements=statements)
     return sum(added for _receiver, added in answers)
 
 
 def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
-    """Group batches, to append each group in one transaction."""
     portion: list[list[Record]] = []
     count = chars = 0
     for batch in batches:
@@ -281,9 +267,7 @@ def by_external_ids(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, st
 def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[list[Record], list[Rejected]]:
     """Return the records to import, and those whose `external_id` belongs to a message with different content.
 
-    Args:
-        batch, hashes: The records of one session, and the hashes of their content.
-        known: The session's messages by `external_id`. This function adds the records of the batch.
+    `known` has the session's messages by `external_id`. This function adds the records of the batch.
     """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []

@@ -206,11 +206,7 @@ class _ArrayReader:
         self._decoder = json.JSONDecoder()
 
     def elements(self) -> Iterator[Any]:
-        """Yield the elements of the array.
-
-        Raises:
-            Unreadable, ValueError, RecursionError: An element can't be read.
-        """
+        """Yield the elements. If one can't be read, raise Unreadable, ValueError or RecursionError."""
         if self._next() != "[":
             raise Unreadable("A JSON array is expected.")
         mark = "["
@@ -253,7 +249,6 @@ class _ArrayReader:
                 raise Unreadable("It is not valid JSON, or the file is truncated.")
 
     def _end_of_values(self) -> int | None:
-        """Return the position where the text exceeds the maximum number of values, or None if it doesn't."""
         if self._has_few_values:
             return None
         most = end_of_values(self._text, VALUES_MAX, self._at)

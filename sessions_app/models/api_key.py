@@ -48,10 +48,8 @@ class ApiKeyManager(models.Manager["ApiKey"]):
     ) -> tuple["ApiKey", str]:
         """Create a key. Return it with its text, which can't be retrieved again.
 
-        Args:
-            name: What the key is for.
-            user: The key's person. None for a service key.
-            application: The primary key of a service key's application.
+        A key with a user belongs to the user's application. `application` is the primary key of a service key's
+        application.
         """
         prefix, secret = f"{'u' if user else ''}{secrets.token_hex(6)}", secrets.token_urlsafe(32)
         key = self.create(

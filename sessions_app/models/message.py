@@ -36,14 +36,11 @@ _AT_PLACE_SQL = """
 
 
 def ids_at_places(*kinds: str) -> str:
-    """Return SQL for an array of the ids of a person's messages at some places (session and sequence).
-
-    Uses subqueries, because with a join, the planner may read all messages of a kind. Avoids LATERAL, which doesn't
-    work for distributed messages with row-level security.
-
-    Args:
-        kinds: The kinds of the messages. A place has at most one message of each kind.
+    """Return SQL for an array of the ids of a person's messages at some places (session and sequence). A place has at
+    most one message of each of these kinds.
     """
+    # Subqueries, because with a join, the planner may read all messages of a kind. No LATERAL, because it doesn't work
+    # for distributed messages with row-level security.
     at_place = ", ".join(_AT_PLACE_SQL.format(kind=kind) for kind in kinds)
     places = "unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)"
     return f"ARRAY(SELECT COALESCE({at_place}) FROM {places})"  # noqa: S608 (constants)
@@ -101,11 +98,7 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         return self.order_by("sequence", "-kind", "id")
 
     def sent_as(self, names: Collection[tuple[int, int, str]]) -> Self:
-        """Return the messages with these `external_id`s. Looks up the primary keys with one statement.
-
-        Args:
-            names: For each message, the primary keys of its person and session, and its `external_id`.
-        """
+        """Return the messages with these names: primary keys of the person and session, and `external_id`."""
         if not names:
             return self.none()
         columns = [list(column) for column in zip(*names, strict=True)]
@@ -242,13 +235,8 @@ class Message(Searched):
 
     @classmethod
     def turn(cls, session: Session, **fields: Any) -> "Message":
-        """Return a new turn of a session.
-
-        Five times as fast as calling the class, which computes each default. An import creates millions of turns.
-
-        Args:
-            fields: Field values by attribute name. Fields with a constant default may be left out.
-        """
+        """Return a new turn of a session. Fields with a constant default may be left out."""
+        # Five times as fast as calling the class, which computes each default. An import creates millions of turns.
         turn = cls.__new__(cls)
         turn._state = ModelState()
         turn.__dict__.update(_constant_defaults(), session_id=session.pk, user_id=session.user_id, **fields)

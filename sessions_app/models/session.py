@@ -99,10 +99,8 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def claim_archive(self, pk: int) -> "Session | None":
         """Claim the archives of a session. Until the transaction ends, no other process moves turns in or out of them.
 
-        Doesn't block appends, but blocks an erasure of the person.
-
-        Returns:
-            The session. None if another process has claimed it, or it no longer exists.
+        Doesn't block appends, but blocks an erasure of the person. Returns None if another process has claimed the
+        session, or it no longer exists.
         """
         session = next(iter(self.claim_archives([pk])), None)
         return session if session and UserProfile.objects.hold([session.user_id]) else None

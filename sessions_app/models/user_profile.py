@@ -75,12 +75,10 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         return self.select_for_update(no_key=True)
 
     def hold(self, pks: Collection[int]) -> set[int]:
-        """Protect people from erasure until the transaction ends, without blocking anything else.
+        """Protect people from erasure until the transaction ends, without blocking anything else. Return the existing
+        ones.
 
         A transaction that writes rows of a person and acquires other locks must call this first, to avoid deadlocks.
-
-        Returns:
-            The primary keys of the people that exist.
         """
         with connection.cursor() as cursor:
             cursor.execute(_HOLD_SQL, [list(pks)])

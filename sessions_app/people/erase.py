@@ -65,21 +65,13 @@ class RowsRemain(Exception):
 
 @dataclass(frozen=True)
 class Erased:
-    """The outcome of an erasure.
+    """The outcome of an erasure."""
 
-    Args:
-        erasure_id: Identifies the erasure in the event log. Doesn't identify the person.
-        rows: Number of erased rows and names, by kind.
-        left: Number of remaining rows, by kind. All are zero. Shows which kinds were searched.
-        kept: Number of rows that stay without ids, names and texts, by kind.
-        has_files_left: Whether archive files could not be removed yet. A task retries this.
-    """
-
-    erasure_id: uuid.UUID
-    rows: Counter[str]
-    left: Counter[str]
-    kept: Counter[str]
-    has_files_left: bool = True
+    erasure_id: uuid.UUID  # identifies the erasure in the event log, but not the person
+    rows: Counter[str]  # number of erased rows and names, by kind
+    left: Counter[str]  # number of remaining rows, all zero; shows which kinds were searched
+    kept: Counter[str]  # number of rows that stay without ids, names and texts, by kind
+    has_files_left: bool = True  # whether archive files could not be removed yet; a task retries this
 
     @property
     def receipt(self) -> dict[str, Any]:
@@ -87,21 +79,12 @@ class Erased:
 
 
 def holdings(user: UserProfile) -> Counter[str]:
-    """Count the rows that an erasure removes, and the names that it removes from other people's items, by kind.
-
-    The preview and the event of an erasure show these numbers. One query counts the rows that refer to the profile. The
-    declarations of tables count the others.
-    """
+    """Count the rows that an erasure removes, and the names that it removes from other people's items, by kind."""
     return +(_count(_own(), user) + _beside(user))
 
 
 def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
-    """Erase a person.
-
-    Args:
-        user_id: The application's id of the person.
-        application: The primary key of the application.
-        actor: The actor, as `key:…` or `operator:…`.
+    """Erase a person of an application, which is given by its primary key. The actor is `key:…` or `operator:…`.
 
     Raises:
         UserProfile.DoesNotExist: No person has this id.
@@ -204,7 +187,6 @@ def _number(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
 
 
 def _beside(user: UserProfile) -> Counter[str]:
-    """Count the rows that don't refer to the profile, with the functions in the declarations of their tables."""
     counts = Counter[str]()
     for provenance in declared():
         if provenance.beside:
@@ -213,11 +195,7 @@ def _beside(user: UserProfile) -> Counter[str]:
 
 
 def _delete_all(user: UserProfile) -> None:
-    """Delete all rows that refer to the profile, and the profile. Let the database check all references.
-
-    Raises:
-        RowsRemain: Other rows still refer to the person. The message names their table.
-    """
+    """Delete all rows that refer to the profile, and the profile. Raise RowsRemain if others still refer to it."""
     try:
         for column in _columns():
             _rows(column, user)._raw_delete(connection.alias)
@@ -229,10 +207,8 @@ def _delete_all(user: UserProfile) -> None:
 
 
 def _left(user: UserProfile) -> Counter[str]:
-    """Search every declared table, and every table that refers to people, for the person. Return zeros, by kind.
-
-    Raises:
-        RowsRemain: Rows were found. The message names their kinds.
+    """Search every declared table, and every table that refers to people, for the person. Return zeros, by kind, or
+    raise RowsRemain.
     """
     left = _count([*_own(), *((each.model, each.person) for each in declared())], user)
     left.update(_beside(user))
@@ -254,10 +230,7 @@ def _scrub_events(user: UserProfile, actor: str) -> tuple[str, int]:
 
 
 def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
-    """Remove names and texts from the entries of Django's admin log about the person's rows in one table.
-
-    This includes entries about rows that were deleted before, because their owner is unknown.
-    """
+    # Includes entries about rows that were deleted before, because their owner is unknown.
     entries = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
     )
@@ -286,16 +259,10 @@ class CannotDelete(Conflict):
 
 
 def delete_session(session: Session, *, actor: str) -> None:
-    """Delete a session in the caller's transaction. Its archive files are deleted after the commit.
+    """Delete a session of the acting user in the caller's transaction, and its archive files after the commit.
 
-    A file that also contains other sessions is rewritten by a job.
-
-    Args:
-        session: A session of the acting user.
-        actor: The actor, for the event log.
-
-    Raises:
-        CannotDelete: It is under legal hold, or is being archived.
+    A file that also contains other sessions is rewritten by a job. Raises CannotDelete if the session is under legal
+    hold, or is being archived.
     """
     claimed = Session.objects.claim_archive(session.pk)
     if claimed is None:

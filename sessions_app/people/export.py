@@ -44,18 +44,12 @@ class CannotExport(Refusal):
 
 
 def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[str]:
-    """Write a person's export.
+    """Write a person's export to an empty file. Return the number of rows by file.
 
-    Args:
-        user_id: The application's id of the person.
-        file: An empty file to write to. After an error, its content is not an export.
-        application: The primary key of the application.
-
-    Returns:
-        The number of rows by file.
+    After an error, the content of the file is not an export.
 
     Raises:
-        UserProfile.DoesNotExist: No person has this id.
+        UserProfile.DoesNotExist: The application, given by its primary key, has no person with this id.
         CannotExport: An archive is missing or damaged.
     """
 
@@ -112,7 +106,6 @@ def _place(line: Line) -> tuple[int, bool]:
 
 
 def _archived(archive: Archive, session: Session, file: File) -> Iterator[Line]:
-    """Yield the turns of an archive. Raise CannotExport if it is missing or damaged."""
     keys = dict(session.moments.values_list("pk", "key"))
     try:
         for line in archive_files.read(archive):

@@ -141,19 +141,13 @@ def opened(path: Path) -> Iterator[ExportFile]:
 
 @dataclass
 class Importing:
-    """An import in progress.
-
-    Args:
-        user: The person that the data are restored to.
-        counts: The number of added rows by file.
-        added: The primary keys of added rows, by table and by their ids in the export.
-        there: The ids of rows that existed before, by table.
-        later: Values to write after other rows are restored, by table and primary key.
-    """
+    """An import in progress."""
 
     export: ExportFile
-    user: UserProfile
-    counts: Counter[str]
+    user: UserProfile  # the person that the data are restored to
+    counts: Counter[str]  # added rows by file
+    # By table: primary keys of added rows by their ids in the export; ids of rows that existed before; and values to
+    # write after other rows are restored, by primary key.
     added: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
     there: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
     later: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
@@ -170,7 +164,6 @@ class Importing:
             yield from Session.objects.for_user(self.user).filter(pk__in=pks)
 
     def restore(self, file: File) -> int:
-        """Restore the rows of a file. Return the number of added rows."""
         count = 0
         for rows in _batches(self.export.rows(file)):
             for column in file.columns:
@@ -209,17 +202,10 @@ def _batches(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
 
 
 def import_user(path: Path, *, application: int, user_id: str | None = None) -> Counter[str]:
-    """Restore a person from an export.
+    """Restore a person from an export. Return the number of added rows by kind.
 
-    Args:
-        application: The primary key of the application to restore the person to.
-        user_id: The person's new id. None keeps the id in the export.
-
-    Returns:
-        The number of added rows by kind.
-
-    Raises:
-        NotAnExport: The file is not valid. Nothing was imported.
+    `application` is a primary key. `user_id` is the person's new id; None keeps the id in the export. Raises
+    NotAnExport if the file is not valid. Nothing is imported in this case.
     """
     with opened(path) as export, transaction.atomic(durable=True):
         files = {file.name: file for provenance in declared() for file in provenance.files}

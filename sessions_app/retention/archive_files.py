@@ -79,19 +79,13 @@ class TurnsHash:
 
 @dataclass(frozen=True)
 class Span:
-    """The turns of one session and month in a file.
-
-    Args:
-        byte_offset: Where the span starts in the file.
-        sha256: The hash of its bytes.
-        blocks: For each block, the sequence of its first turn, and its offset in the span.
-    """
+    """The turns of one session and month in a file."""
 
     turns: TurnsHash
-    byte_offset: int
+    byte_offset: int  # in the file
     byte_count: int
-    sha256: str
-    blocks: list[tuple[int, int]]
+    sha256: str  # of the bytes
+    blocks: list[tuple[int, int]]  # for each block, the sequence of its first turn, and its offset in the span
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,7 @@ def new_file() -> Iterator[PackedFile]:
 
 
 def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Iterator[list[bytes]]:
-    """Yield blocks of lines. A block ends as soon as it has `size` bytes or `most` lines."""
+    """Yield blocks of at least `size` bytes or `most` lines. The last one may be smaller."""
     block: list[bytes] = []
     left = size
     for line in lines:
@@ -167,10 +161,8 @@ def blocks_of(lines: Iterable[bytes], size: int, most: int | None = None) -> Ite
 def claim(user_pk: int) -> bool:
     """Claim a person's files: until the transaction ends, no other process writes or sweeps them.
 
-    Doesn't block reads and deletions of the person's sessions, but blocks an erasure of the person.
-
-    Returns:
-        False if another process has claimed the files, or the person no longer exists.
+    Blocks an erasure of the person. Returns False if another process has claimed the files, or the person no longer
+    exists.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
@@ -189,22 +181,16 @@ def name_of(user_pk: int, month: date) -> str:
     return f"{user_pk}/{month:%Y-%m}-{timezone.now():%Y%m%d%H%M%S%f}.jsonl.gz"
 
 
-def folder_of(session: Session) -> str:
-    """Return the name of the folder where earlier versions stored a session's files."""
+def folder_of(session: Session) -> str:  # earlier versions stored the session's files here
     return f"{session.user_id}/{session.pk}"
 
 
 def store(content: PackedFile, name: str) -> str:
-    """Write a file into the storage and read it back. Its name survives a crash only after `sync_folder`.
+    """Write a file into the storage and read it back. Return the name that the storage gave it, which may differ from
+    `name`.
 
-    Args:
-        name: The preferred name.
-
-    Returns:
-        The name that the storage gave it.
-
-    Raises:
-        ArchiveError: The storage fails, or returns different content. In this case, the file is removed.
+    The name survives a crash only after `sync_folder`. Raises ArchiveError, and removes the file, if the storage
+    fails or returns different content.
     """
     with _naming(name):
         content.file.seek(0)
@@ -230,8 +216,7 @@ def _read_back(name: str, content: PackedFile) -> None:
 
 
 def _sync(name: str) -> None:
-    """Flush a file or folder to disk, if the storage is a local one."""
-    with suppress(NotImplementedError):  # raised by `path` of a storage that is not local
+    with suppress(NotImplementedError):  # raised by `path` of a storage that is not local and can't be synced
         descriptor = os.open(storages["archive"].path(name), os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -285,15 +270,10 @@ def _lines(span: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[str, Any]]:
-    """Return turns from one block of a file, with all their columns as JSON.
+    """Return turns from the block of a file that starts at this offset, with all their columns as JSON.
 
-    Reads only this block, and only verifies its gzip checksum. This suffices to show turns, but not to delete anything.
-
-    Args:
-        offset: Where the block starts in the file.
-
-    Raises:
-        ArchiveError: The file is missing, or the block is damaged.
+    Reads only this block, and only verifies its gzip checksum. This suffices to show turns, but not to delete
+    anything. Raises ArchiveError if the file is missing, or the block is damaged.
     """
     with _naming(name):
         lines = _block_at(name, offset).split(b"\n")
@@ -338,12 +318,11 @@ def discard(names: Iterable[str]) -> None:
 def sweep(user_pk: int, sessions: Collection[Session]) -> None:
     """Remove files of a person that no archive refers to. A crash may have left them.
 
-    The caller must have claimed the person's files and these sessions, because earlier versions stored files in one
-    folder per session.
+    The caller must have claimed the person's files and these sessions.
     """
     folders, files = _listed(str(user_pk))
     there = [f"{user_pk}/{name}" for name in files]
-    for session in sessions:
+    for session in sessions:  # earlier versions stored files in one folder per session
         if str(session.pk) in folders:
             there += _files(folder_of(session))
     named = set(Archive.objects.filter(user_id=user_pk, name__in=there).values_list("name", flat=True))
@@ -351,13 +330,9 @@ def sweep(user_pk: int, sessions: Collection[Session]) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder and everything in it.
+    """Remove the folder of a session (`folder_of`), or that of a person, whose name is the person's primary key.
 
-    Args:
-        folder: The folder of a session (`folder_of`), or of a person, whose name is the person's primary key.
-
-    Raises:
-        ArchiveError: The storage fails, or still lists a file.
+    Raises ArchiveError if the storage fails, or still lists a file.
     """
     folders, files = _listed(folder)
     for inner in folders:

@@ -52,10 +52,7 @@ class Restored:
 
 
 def restore_archive(session: Session, *, actor: str, month: date | None = None) -> Restored:
-    """Restore archived turns, and remove them from their files.
-
-    Args:
-        month: The first day of the month. None for all months.
+    """Restore archived turns, and remove them from their files. `month` is the first day of a month, or None for all.
 
     Raises:
         CannotRestore: There is no archive, a turn's place is taken, or retention is processing the session.
@@ -84,11 +81,8 @@ def _archives(session: Session, month: date | None) -> list[Archive]:
 
 
 def put_back(archive: Archive) -> None:
-    """Write the turns of an archive into the table, in the caller's transaction.
-
-    Raises:
-        CannotRestore: A turn's place is taken.
-        ArchiveError: The file is missing or damaged.
+    """Write the turns of an archive into the table, in the caller's transaction. Raise CannotRestore if a turn's place
+    is taken, or ArchiveError if the file is missing or damaged.
     """
     with connection.cursor() as cursor:
         for lines in archive_files.blocks_of(archive_files.read(archive), BYTES_AT_ONCE, LINES_AT_ONCE):

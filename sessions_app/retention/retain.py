@@ -55,27 +55,16 @@ class SessionChanged(Exception):
 
 @dataclass(frozen=True)
 class Retained:
-    """The result of a run.
+    """The result of a run."""
 
-    Args:
-        sessions: Sessions that turns were removed from.
-        archived_turns: Turns whose text was moved from the transcript to an archive.
-        archived_bytes: Number of bytes by which archives grew.
-        deleted_turns: Turns that were permanently deleted.
-        overdue_sessions: Sessions with turns past the retention period that memory doesn't cover yet. These turns stay.
-        held_sessions: Sessions with such turns that are under legal hold.
-        failed_sessions: Sessions left unchanged because the storage failed.
-        failures: A sentence for each of the first failed sessions.
-    """
-
-    sessions: int = 0
-    archived_turns: int = 0
-    archived_bytes: int = 0
-    deleted_turns: int = 0
-    overdue_sessions: int = 0
-    held_sessions: int = 0
-    failed_sessions: int = 0
-    failures: tuple[str, ...] = ()
+    sessions: int = 0  # sessions that turns were removed from
+    archived_turns: int = 0  # turns whose text was moved from the transcript to an archive
+    archived_bytes: int = 0  # number of bytes by which archives grew
+    deleted_turns: int = 0  # turns that were permanently deleted
+    overdue_sessions: int = 0  # sessions with turns past the retention period that memory doesn't cover yet, which stay
+    held_sessions: int = 0  # sessions with such turns that are under legal hold
+    failed_sessions: int = 0  # sessions left unchanged because the storage failed
+    failures: tuple[str, ...] = ()  # a sentence for each of the first failed sessions
     seconds: float = 0.0
 
     def __add__(self, other: "Retained") -> "Retained":
@@ -99,8 +88,7 @@ class Retained:
 def retain(*, dry_run: bool = False) -> Retained:
     """Archive or delete turns that are past the retention period and already in memory.
 
-    Args:
-        dry_run: Find and count the same turns, but change nothing.
+    `dry_run`: find and count the same turns, but change nothing.
     """
     started = time.monotonic()
     retained = Retained()
@@ -135,9 +123,8 @@ UNION ALL SELECT max(id), NULL, count(*) FROM kept
 
 
 def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield pages of sessions whose first turn arrived before this time, and whose turns were not restored since.
-
-    Each item has the primary keys of the session and its person, and the session's number of turns.
+    """Yield pages of sessions whose first turn arrived before this time, and whose turns were not restored since: the
+    primary keys of the session and its person, and the session's number of turns.
     """
     after, count = 0, SESSIONS_AT_ONCE
     while count == SESSIONS_AT_ONCE:
@@ -173,24 +160,16 @@ def _portions(sessions: Iterable[tuple[int, int, int]]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class RemovableTurns:
-    """The oldest turns of a session, up to the first one that must stay.
-
-    Args:
-        end: The sequence of the first turn that must stay.
-        is_overdue: Whether the turn at `end` is also past the retention period.
-    """
+    """The oldest turns of a session, up to the first one that must stay."""
 
     session: Session
     turns: MessageQuerySet
-    end: int
-    is_overdue: bool
+    end: int  # the sequence of the first turn that must stay
+    is_overdue: bool  # whether that turn is also past the retention period
 
 
 def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> Retained:
-    """Archive or delete turns of a person's sessions in one transaction.
-
-    If that fails, retry with each session alone, so that one session doesn't block the others.
-    """
+    """Archive or delete turns of a person's sessions in one transaction. If that fails, retry with each session alone."""
     take = _TAKE[settings.RETENTION.action]
     try:
         with transaction.atomic():
@@ -236,7 +215,6 @@ def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
 
 
 def _left(pk: int, error: SessionChanged | ArchiveError, *, dry_run: bool) -> Retained:
-    """Log why a session is unchanged, and return the result."""
     if isinstance(error, SessionChanged):
         logger.info("session left for the next run", session=pk, reason=str(error))
         return Retained()
@@ -282,16 +260,8 @@ def _lock(sessions: Sequence[Session]) -> None:
 
 
 def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) -> TurnsHash:
-    """Remove turns of a locked session from its transcript.
-
-    Args:
-        take: Removes a batch of turns, and returns their number.
-
-    Returns:
-        A hash of the removed turns.
-
-    Raises:
-        SessionChanged: A turn has just changed.
+    """Remove turns of a locked session in batches, with a function that returns the number of removed turns. Return the
+    hash of the turns. Raise SessionChanged if a turn has just changed.
     """
     taken, after = TurnsHash(), -1
     hashed = turns.select_for_update(of=("self",)).order_by("sequence").annotate(sha256=archive_files.LINE_SHA256)
@@ -308,7 +278,6 @@ def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) ->
 
 
 def _keep_rest(removed: Sequence[RemovableTurns]) -> None:
-    """Record which turn is now the first of each transcript."""
     for each in removed:
         each.session.kept_from_sequence = each.end
     Session.objects.bulk_update([each.session for each in removed], ["kept_from_sequence"])
@@ -319,28 +288,21 @@ def _keep_rest(removed: Sequence[RemovableTurns]) -> None:
 
 @dataclass
 class MonthOfTurns:
-    """The removable turns of one session and month. They are written to one span of a file.
-
-    Args:
-        month: The first day of the month.
-        old: The existing archive of this month, if any.
-        added: The hash of the turns that were written.
-    """
+    """The removable turns of one session and month. They are written to one span of a file."""
 
     session: Session
-    month: date
+    month: date  # the first day
     turns: MessageQuerySet
     first_sequence: int
     last_sequence: int
-    old: Archive | None
-    added: TurnsHash = field(default_factory=TurnsHash)
+    old: Archive | None  # the existing archive of this month
+    added: TurnsHash = field(default_factory=TurnsHash)  # the hash of the turns that were written
 
     def lines(self) -> Iterator[bytes]:
         before = archive_files.read(self.old) if self.old else iter(())
         return chain(before, self.added.counted(archive_files.lines_of(self.turns)))
 
     def grown_to(self, span: Span) -> Retained:
-        """Return how many turns and bytes the archive has grown by."""
         before = self.old.byte_count if self.old else 0
         return Retained(archived_turns=self.added.count, archived_bytes=span.byte_count - before)
 
@@ -362,8 +324,8 @@ class MonthOfTurns:
 
 
 def _months(removable: RemovableTurns) -> list[MonthOfTurns]:
-    """Split turns by month. A month's turns need not be consecutive, because times may be in any order."""
     session, turns = removable.session, removable.turns
+    # A month's turns need not be consecutive, because times may be in any order.
     by_month = turns.values(month=TruncMonth("created_at", tzinfo=UTC))
     ranges = by_month.annotate(first=Min("sequence"), last=Max("sequence")).order_by("month")
     old = {archive.month: archive for archive in session.archives.all()}

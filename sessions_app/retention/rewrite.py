@@ -52,7 +52,6 @@ def rewrite_archives(user_pk: int, names: Collection[str]) -> None:
 
 
 def _is_rewritten(user_pk: int, name: str) -> bool:
-    """Rewrite a file. Return False if another archive in the file was removed in the meantime."""
     try:
         with transaction.atomic(), ExitStack() as undo:
             if archive_files.wait_and_claim(user_pk):

@@ -32,13 +32,9 @@ _SALT = "second-factor"
 
 
 class Offer:
-    """A key that a login can confirm as its second factor. It is not stored until a correct code is entered.
+    """A key that a login can confirm as its second factor. It is not stored until a correct code is entered."""
 
-    Args:
-        key: The key in hexadecimal. The default is a new key.
-    """
-
-    def __init__(self, login: User, key: str = "") -> None:
+    def __init__(self, login: User, key: str = "") -> None:  # the key in hexadecimal; by default a new one
         self.login, self.key = login, key or default_key()
         self._device = TOTPDevice(user=login, key=self.key, name=NAME, confirmed=False)
 
@@ -89,7 +85,6 @@ def login_of(request: HttpRequest) -> User:
 
 
 def set_up() -> "QuerySet[TOTPDevice]":
-    """Return the second factors that are in use."""
     devices: QuerySet[TOTPDevice] = TOTPDevice.objects.filter(confirmed=True)
     return devices
 
@@ -99,7 +94,6 @@ def has_one(login: User) -> bool:
 
 
 def is_verified(request: HttpRequest) -> bool:
-    """Return whether a code was entered in this session."""
     return bool(request.user.is_verified())  # type: ignore[union-attr]
 
 

@@ -20,17 +20,11 @@ from sessions_app.refusals import Conflict, Refusal
 
 @dataclass(frozen=True)
 class Role:
-    """A named set of permissions.
-
-    Args:
-        group: The group that has the permissions. `migrate` sets them.
-        may: A sentence about what the role allows.
-        may_not: A sentence about what it doesn't allow.
-    """
+    """A named set of permissions."""
 
     name: str
-    group: str
-    may: str
+    group: str  # has the permissions, which `migrate` sets
+    may: str  # what the role allows
     may_not: str = ""
 
 
@@ -78,7 +72,6 @@ def state_of(login: User) -> str:
 
 
 def everybody() -> QuerySet[User]:
-    """Return all logins ordered by name, with the rows that their roles depend on."""
     return User.objects.prefetch_related("groups", "limits__application").order_by("username")
 
 
@@ -91,15 +84,8 @@ def invite(
 ) -> User:
     """Create a login without a password.
 
-    Args:
-        username: An unused name.
-        role: The name of one of `ROLES`.
-        actor: The inviting operator, as `operator:` and the name.
-        email: Stored only. No email is sent.
-        applications: The applications that the login is limited to. Empty for no limit.
-
-    Raises:
-        Conflict: A login with this name exists, ignoring case.
+    The email address is only stored. No applications means no limit. Raises Conflict if a login with this name
+    exists, ignoring case.
     """
     if User.objects.filter(username__iexact=username).exists():
         raise Conflict(f"username: the login {username} already exists. Choose another name.")

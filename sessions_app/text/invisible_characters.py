@@ -36,7 +36,6 @@ def has_invisible(text: str) -> bool:
 
 
 def with_invisible_shown(text: str) -> str:
-    """Make the invisible characters in a text visible."""
     return text if text.isascii() else _UNSEEN.sub(_written, text)
 
 

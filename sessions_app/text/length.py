@@ -110,14 +110,9 @@ def _digits_of_scripts(text: str, latin: bytes, other: str) -> int:
 
 
 def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
-    """Cut the middle of a long text.
+    """Return a text without its middle, or the whole text if it is short enough.
 
-    Args:
-        max_chars: The maximum number of characters to keep, not counting the notice in the middle.
-        hint: Where the whole text is. The notice contains it.
-
-    Returns:
-        The shortened text, or the text itself if it is short enough.
+    Keeps at most `max_chars`, not counting the notice in the middle. `hint` says where the whole text is.
     """
     left_out = len(text) - max_chars
     if left_out <= 0:

@@ -1,7 +1,5 @@
 """`append`: add messages, update counters, and queue the jobs that become due, in one transaction.
 
-`append` adds a batch to one session, `append_many` adds batches to any number of sessions.
-
 The transaction locks the session's row first, so even with concurrent appends, sequences have no gaps, and counters are
 correct. Appends are idempotent: a message whose `external_id` exists is returned instead of added. If its content
 differs from the existing message, all batches are rejected.
@@ -103,37 +101,23 @@ class DueJob(Protocol):
     def status(self) -> str: ...
 
 
-Placed = tuple[Message, bool]  # a message, and whether this call adds it
+Placed = tuple[Message, bool]  # a row, and whether this call adds it
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages for one session, in conversation order.
+    """Messages for one session, in conversation order."""
 
-    Args:
-        session: The session. It is created if it doesn't exist.
-        title: The title for a session that has none.
-    """
-
-    session: NamedSession
+    session: NamedSession  # created if it doesn't exist
     messages: Sequence[NewMessage]
-    title: str = ""
+    title: str = ""  # for a session that has none
 
 
 @dataclass(frozen=True)
 class Appended:
-    """The result of an append.
-
-    Args:
-        session: The session with its new counters.
-        messages: For each given message, the row, and whether this call added it, in the same order. New rows have no
-            primary key if rows of several sessions were added.
-        jobs: The jobs that became due.
-    """
-
-    session: Session
-    messages: list[Placed]
-    jobs: list[DueJob]
+    session: Session  # with its new counters
+    messages: list[Placed]  # in the given order; new rows of several sessions have no primary key
+    jobs: list[DueJob]  # the jobs that became due
 
     @property
     def added(self) -> int:
@@ -141,12 +125,9 @@ class Appended:
 
 
 def process_texts(messages: Sequence[NewMessage], *, most_bytes: int | None = WORDS_MAX_BYTES) -> None:
-    """Process the texts of messages. Call this before the transaction that stores them.
+    """Process the texts of messages. Call this before the transaction that stores them. Repeated calls have no effect.
 
-    Calling it again has no effect.
-
-    Args:
-        most_bytes: The maximum number of bytes to index now, or None. `index_words` indexes the rest within a minute.
+    `most_bytes` is the maximum number of bytes to index now, or None. `index_words` indexes the rest within a minute.
     """
     unprocessed = [message for message in messages if "words" not in vars(message)]
     for message in unprocessed:  # separate loops, because both need the processor's caches
@@ -168,12 +149,11 @@ def append(
     source: str = "",
     context_id: UUID | None = None,
 ) -> Appended:
-    """Append a batch to a session. The session is created if it doesn't exist.
+    """Append a batch, in conversation order, to a session. The session is created if it doesn't exist.
 
     A caller that opens the transaction itself must call `process_texts` before it.
 
     Args:
-        batch: Messages in conversation order.
         agent_id, source: The values for a new session.
         context_id: The context that the model received. It is stored with the answer.
 
@@ -189,15 +169,9 @@ def append(
 
 
 def append_many(batches: Sequence[Batch]) -> list[Appended]:
-    """Append batches in order. Sessions that don't exist are created.
+    """Append all batches in order, or none. Return the result for each batch. Raise IdTaken like `append`.
 
-    All batches are added or none. The number of statements doesn't depend on the number of sessions.
-
-    Returns:
-        The result for each batch, in the same order.
-
-    Raises:
-        IdTaken: An `external_id` already belongs to other content. The error contains the message's position.
+    The number of statements doesn't depend on the number of sessions.
     """
     process_texts([new for batch in batches for new in batch.messages])
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
@@ -231,15 +205,10 @@ def _new(placed: Sequence[Placed]) -> list[Message]:
 
 
 def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]) -> list[Placed]:
-    """Return the row for each message of a batch, in the same order, and whether to add it.
+    """Return the row for each message of a batch, in the same order, and whether to add it. Raise IdTaken like
+    `append`.
 
-    Args:
-        session: The locked session.
-        batch: Messages in conversation order.
-        known: The session's messages by `external_id`. This function adds the new messages.
-
-    Raises:
-        IdTaken: An `external_id` already belongs to other content. The error contains the message's position.
+    Adds the new messages to `known`, which has the session's messages by `external_id`.
     """
     placed: list[Placed] = []
     added, now = 0, timezone.now()
@@ -263,14 +232,12 @@ def _request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[
 
 
 def _answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
-    """Return the message. If it is an answer, add the id of the context that the model received."""
     if new.role != Message.Role.ASSISTANT:
         return new
     return new.marked(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
 
 
 def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
-    """Return the existing messages with the external ids in the batches, by session."""
     names = [
         (session.user_id, session.pk, new.external_id)
         for session, batch in zip(sessions, batches, strict=True)
@@ -298,12 +265,8 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
 
 
 def _says(message: Message, new: NewMessage, said_hash: str | None) -> bool:
-    """Return whether two messages have the same content. Archived messages are compared by hash.
-
-    Args:
-        message: The existing message.
-        new: The message in the request.
-        said_hash: The hash of `new`, if the existing message has one.
+    """Return whether two messages have the same content. Archived messages are compared by `said_hash`, the hash of
+    `new`.
     """
     # Older versions did not store names, so a retry of a message may have a name that the stored message lacks.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)

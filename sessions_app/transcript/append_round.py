@@ -44,18 +44,12 @@ class ComparedTurn(Protocol):
 
 @dataclass(frozen=True)
 class OpenRound:
-    """A round whose messages are in the transcript.
+    """A round whose messages are in the transcript."""
 
-    Args:
-        user_pk, session_pk: The primary keys of the round's person and session, because their ids may later be reused.
-        after: The sequence of the last turn that can't be an answer to the round.
-        last: The primary key of the newest message that the round added. None if it repeats an earlier one.
-    """
-
-    user_pk: int
+    user_pk: int  # primary keys, because the ids of the person and the session may later be reused
     session_pk: int
-    after: int
-    last: int | None
+    after: int  # sequence of the last turn that can't be an answer to the round
+    last: int | None  # primary key of the newest message that the round added; None if it repeats an earlier one
 
 
 def append_round(
@@ -105,14 +99,9 @@ def begin_round(
 def end_round(
     user: UserProfile, begun: OpenRound, answer: NewMessage | None, *, round_id: str, unanswered: str = ""
 ) -> bool:
-    """Append the answer to a round, or mark the round as unanswered, in the caller's transaction.
+    """Append the answer to a round, or record why it is unanswered, in the caller's transaction.
 
-    Args:
-        round_id: The id from `begin_round`.
-        unanswered: Why there is no answer.
-
-    Returns:
-        False if the session, and with it the round, no longer exists.
+    Return False if the session, and with it the round, no longer exists.
     """
     session = Session.objects.for_user(user).locked().filter(pk=begun.session_pk).first()
     if session is None or user.pk != begun.user_pk:
@@ -131,10 +120,9 @@ def _mark(session: Session, last: int, unanswered: str) -> None:
 
 
 def _possible_answers(session: Session, begun: OpenRound) -> Iterator[Message]:
-    """Yield the turns after a round that may be its answer.
+    """Yield the turns after a round that may be its answer. A later call may have added it as part of its history.
 
-    A later call may have added the answer as part of its history. If the round repeats an earlier one, the answer of
-    the earlier round is also possible.
+    If the round repeats an earlier one, the answer of the earlier round is also possible.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
     answers = following.filter(role=Message.Role.ASSISTANT).only(*READ).order_by("sequence")
@@ -176,16 +164,14 @@ def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
 
 
 def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: int) -> int:
-    """Find where a caller's messages continue after a boundary of the session.
+    """Return the index of the first of a caller's messages after a boundary of the session, or 0 if it can't be found.
+
+    The index never separates a tool call from its results.
 
     Args:
         known: The session's newest turns, as `newest_turns` returns them.
         sent: The caller's conversation, oldest first.
         boundary: The sequence of the last turn before the boundary.
-
-    Returns:
-        The index of the first message after the boundary. 0 if it can't be found. Never separates a tool call from its
-        results.
     """
     history = sent[: _question_start(sent)]
     beyond = max(0, len(history) - BATCH_MAX)
@@ -201,11 +187,9 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
 
 
 def _shifts(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
-    """Return the possible offsets of `history` in `known`.
-
-    An offset is possible if all overlapping turns are the same, and the two ends are within `BEYOND` turns of each
-    other. If a turn was edited or left out, there is no such offset. In this case, return the offset of the common
-    turns around the edge.
+    """Return the offsets of `history` in `known` where all overlapping turns are the same, and the two ends are within
+    `BEYOND` turns of each other. If a turn was edited or left out, return the offset of the common turns around the
+    edge.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
@@ -224,10 +208,7 @@ def _agree(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
 
 def new_turns(known: Sequence[Message], sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
     """Return the messages that a session doesn't have yet, and its turns after those that it shares with the history.
-
-    Args:
-        known: The session's newest turns, oldest first.
-        sent: The caller's conversation, oldest first.
+    Both arguments are ordered oldest first.
     """
     start = _question_start(sent)
     history, question = sent[:start], sent[start:]
@@ -243,16 +224,13 @@ def question(sent: Sequence[NewMessage]) -> Sequence[NewMessage]:
 
 
 def _question_start(sent: Sequence[ComparedTurn]) -> int:
-    """Return the index of the first message after the last answer."""
     return len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
 
 
 def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
-    """Return the part of the history after the last common turn, and the index in `known` after this turn.
-
-    Compares from the end, to find the newest of several equal turns.
-    """
-    newest = _common_blocks(known[::-1], history[::-1])[0]  # of length 0 if the two have nothing in common
+    """Return the part of the history after the last common turn, and the index in `known` after this turn."""
+    # Compare from the end, to find the newest of several equal turns. Without a common turn, the size is 0.
+    newest = _common_blocks(known[::-1], history[::-1])[0]
     if not newest.size:
         return history, len(known)
     missing, place = history[len(history) - newest.b :], len(known) - newest.a
@@ -291,7 +269,6 @@ def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -
 
 
 def _repeated(following: Sequence[Message], question: Sequence[NewMessage]) -> int:
-    """Return how many of the first messages are already in the session."""
     pairs = zip(_keys(following), _keys(question), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 

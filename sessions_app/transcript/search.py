@@ -62,20 +62,14 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Mention:
-    """The first turn of a session that contains the words, preferably of the person.
-
-    Args:
-        others: The number of other turns of the session that contain the words.
-        content: The start of the turn's text. Blank if the turn is archived.
-        excerpt: An excerpt of the text, or `ARCHIVED`.
-    """
+    """The first turn of a session that contains the words, preferably of the person."""
 
     sequence: int
-    others: int
+    others: int  # number of other turns of the session that contain the words
     role: str
     time: datetime
-    content: str
-    excerpt: str
+    content: str  # start of the text; blank if the turn is archived
+    excerpt: str  # an excerpt of the text, or `ARCHIVED`
 
     @property
     def name(self) -> str:
@@ -83,14 +77,10 @@ class Mention:
 
 
 def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mention | None]:
-    """Find the sessions with a turn that contains all words of a text, or with a title that contains the text.
+    """Find the newest sessions with a turn that contains all words of a text, or with a title that contains the text.
 
-    Args:
-        sessions: The sessions to choose from. Only the newest are searched.
-        text: Words in any form. Stop words are ignored.
-
-    Returns:
-        The mentions by the session's primary key. None for a session that was only found by its title.
+    Words may have any form, and stop words are ignored. Returns the mentions by the session's primary key. A session
+    that was only found by its title has None.
     """
     rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:NEWEST])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
@@ -101,7 +91,6 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mentio
 
 
 def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Mention]:
-    """Return the turn to show for each session that has a turn with all words of a text."""
     words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MAX_WORDS]
     if not words:
         return {}

@@ -102,12 +102,9 @@ def waiting() -> int:
 
 @contextmanager
 def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, Any]] | None]:
-    """Lock an orphan and yield its records. Yield None if another process holds it, or if it no longer exists.
+    """Lock an orphan and yield its records. If the block ends without an exception, remove the file.
 
-    If the block ends without an exception, the file is removed.
-
-    Args:
-        patiently: Whether to wait if another process is storing the round.
+    Yield None if another process holds the file, or if it no longer exists. `patiently`: wait for the other process.
     """
     path = _taken(path)
     try:

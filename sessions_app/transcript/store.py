@@ -66,16 +66,11 @@ INSERT INTO sessions_app_message ({", ".join(WRITTEN)}) VALUES {{rows}} RETURNIN
 
 @dataclass(frozen=True)
 class NamedSession:
-    """A session that may not exist yet.
-
-    Args:
-        session_id: The application's id of the session.
-        agent_id, source: The values for a new session.
-    """
+    """A session that may not exist yet."""
 
     user: UserProfile
-    session_id: str
-    agent_id: str = ""
+    session_id: str  # the application's id
+    agent_id: str = ""  # this and `source` are for a new session
     source: str = ""
 
     @property
@@ -129,12 +124,9 @@ def _lock(wanted: Mapping[Name, NamedSession]) -> dict[Name, Session]:
 
 
 def store(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
-    """Store the counters of sessions and their new turns.
+    """Store the counters of sessions and their new turns, at least one for each session.
 
-    The turns get their primary keys if all are of one session.
-
-    Args:
-        added: New turns of each session, at least one. The session is locked and has its new counters.
+    The sessions are locked and have their new counters. The turns get their primary keys if all are of one session.
     """
     sessions = list({session.pk: session for session, _ in added}.values())
     messages = [message for _, new in added for message in new]
