@@ -169,7 +169,7 @@ class RemovableTurns:
 
 
 def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> Retained:
-    """Archive or delete turns of a person's sessions in one transaction. If that fails, retry with each session alone."""
+    """Archive or delete turns of a person's sessions in one transaction. If that fails, retry each session alone."""
     take = _TAKE[settings.RETENTION.action]
     try:
         with transaction.atomic():
