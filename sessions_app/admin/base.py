@@ -11,7 +11,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import ForeignKey, Model, Q, QuerySet
+from django.db.models import ForeignKey, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Substr
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.formats import date_format
@@ -27,9 +28,11 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from sessions_app.admin.access_log import note_reading, people_of
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.links import link_column
-from sessions_app.admin.views import FormPage, OperatorView, RowView
+from sessions_app.admin.views import FormPage, OperatorView, RowView, may_see
 from sessions_app.database.several_servers import read_for_page
 from sessions_app.lexemes import QUERY_MAX_CHARS
+from sessions_app.models import ApiKey
+from sessions_app.models.event import KEY_ACTOR, named_actor
 
 FOUND = 1_000
 # The query parameters that limit a list to one person.
@@ -261,6 +264,18 @@ class ReadOnlyAdmin(PageAdmin):
         return request.user.has_perm(self.steered_with or own)
 
 
+class RequestedAdmin(ReadOnlyAdmin):
+    """Base class of admins for rows that an actor requested. `by` names the actor."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
+        return named
+
+    @admin.display(description="Requested by", ordering="requested_by")
+    def by(self, row: Any) -> str:
+        return named_actor(row.requested_by, row.key_name)
+
+
 class LogAdmin(ReadOnlyAdmin):
     """An append-only table, newest rows first. Its pages are neither counted nor sortable."""
 
@@ -344,3 +359,23 @@ class TagFilter(ExactFilter):
 
 class UserFilter(ExactFilter):
     title, parameter_name, lookup = "user_id", "user_id", "user__user_id"
+
+
+# --- names of actors; jobs and events store only the prefix of an API key ---
+
+
+def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> Any:
+    """Annotate rows with `key_name`, the name of the key in their actor column, if the operator may see keys."""
+    if not may_see(request, ApiKey):
+        return rows.annotate(key_name=Value(""))
+    named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY_ACTOR) + 1)).values("name")
+    return rows.annotate(key_name=Subquery(named[:1]))
+
+
+def name_of(request: HttpRequest, actor: str) -> str:
+    """Return an actor's name for display. For an API key, return the key's name if the operator may see keys."""
+    if not actor.startswith(KEY_ACTOR) or not may_see(request, ApiKey):
+        return named_actor(actor)
+    return named_actor(
+        actor, ApiKey.objects.filter(prefix=actor.removeprefix(KEY_ACTOR)).values_list("name", flat=True).first()
+    )

@@ -11,9 +11,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
-from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.applications import NAMED
-from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line, with_key_names
 from sessions_app.admin.links import column
 from sessions_app.admin.views import FormPage
 from sessions_app.models import Event, Session, UserProfile

@@ -14,8 +14,7 @@ from moments_app.operator.views.fact import (
     UndoCorrection,
 )
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
-from sessions_app.admin.actors import RequestedAdmin
-from sessions_app.admin.base import ReadOnlyAdmin
+from sessions_app.admin.base import ReadOnlyAdmin, RequestedAdmin
 from sessions_app.admin.links import column
 from sessions_app.limited_operators import scope_key
 from sessions_app.models.event import named_actor

@@ -21,8 +21,7 @@ from moments_app.jobs.steer import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
 from moments_app.operator.admin.filters import TitleFilter
-from sessions_app.admin.actors import with_key_names
-from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line
+from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line, with_key_names
 from sessions_app.admin.event import WRITTEN
 from sessions_app.admin.links import change_url, column
 from sessions_app.admin.views import FormPage, RowAction

@@ -12,7 +12,7 @@ from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
 from moments_app.operator.transcript import entries
 from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
-from sessions_app.admin.actors import name_of, with_key_names
+from sessions_app.admin.base import name_of, with_key_names
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views import FormPage, RowAction, may_see
 from sessions_app.models import Message
