@@ -32,7 +32,7 @@ class _Meter:
     """The counts that this process has not written yet, and the cached usage of keys and applications."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.exchange = threading.Lock()  # held during reads and writes to avoid counting twice
         self._pending: dict[tuple[date, Subject], Amounts] = {}
         self._known: dict[Subject, tuple[float, Standing]] = {}
@@ -45,8 +45,8 @@ class _Meter:
         behind.note(None)
 
     def _add(self, subject: Subject, more: Amounts) -> None:
-        place = today(), subject
-        self._pending[place] = self._pending.get(place, Amounts()) + more
+        key = today(), subject
+        self._pending[key] = self._pending.get(key, Amounts()) + more
 
     def take(self, subject: Subject) -> Standing:
         """Count a request unless the limit is reached. Return the usage before this request."""
@@ -55,7 +55,7 @@ class _Meter:
             standing = self._now(subject)
             if not standing.is_used_up("requests"):
                 self._add(subject, ONE_REQUEST)
-        behind.note(None)
+        behind.note(None)  # without the lock, because the writer holds its own lock when it asks for this one
         return standing
 
     def standing(self, subject: Subject) -> Standing:
@@ -83,10 +83,7 @@ class _Meter:
 
     def learn(self, standings: Iterable[Standing]) -> None:
         with self._lock:
-            self._learn(standings)
-
-    def _learn(self, standings: Iterable[Standing]) -> None:
-        self._known.update({standing.subject: (time.monotonic(), standing) for standing in standings})
+            self._known.update({standing.subject: (time.monotonic(), standing) for standing in standings})
 
     def _now(self, subject: Subject) -> Standing:
         _, known = self._known.get(subject, (0.0, Standing(subject, today())))
@@ -109,7 +106,7 @@ class _Meter:
                 left = self._pending.pop(place) + -counted[standing.subject]
                 if left != Amounts():
                     self._pending[place] = left
-            self._learn(standings)
+            self.learn(standings)
 
     def forget(self) -> None:
         with self._lock:

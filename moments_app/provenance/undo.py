@@ -190,7 +190,7 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     _apply_later_corrections(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
-    session.embedded_to = min(session.embedded_to, sequences[0] - 1)
+    session.embedded_sequence = min(session.embedded_sequence, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
     formed = _unformed_ranges(session, sequences, was)

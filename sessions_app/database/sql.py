@@ -124,11 +124,10 @@ def insert_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
 
 
 def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list[tuple[Any, ...]]:
-    options = type(instances[0])._meta
-    query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
-    query.insert_values(
-        [field for field in options.concrete_fields if not (field.primary_key or field.generated)], list(instances)
-    )
+    model = type(instances[0])
+    options = model._meta
+    query = InsertQuery(model, on_conflict=OnConflict.IGNORE)
+    query.insert_values(_written(model), list(instances))
     compiler = query.get_compiler(connection=connection)
     compiler.returning_fields = [options.pk, *(options.get_field(name) for name in returned)]
     [(sql, parameters)] = compiler.as_sql()
@@ -144,11 +143,10 @@ def insert_raw(instances: Sequence[Model]) -> None:
     """
     if not instances:
         return
-    options = type(instances[0])._meta
-    query = InsertQuery(type(instances[0]))
-    fields = [field for field in options.concrete_fields if not (field.primary_key or field.generated)]
-    query.insert_values(fields, list(instances), raw=True)
-    rows = query.get_compiler(connection=connection).execute_sql([options.pk])
+    model = type(instances[0])
+    query = InsertQuery(model)
+    query.insert_values(_written(model), list(instances), raw=True)
+    rows = query.get_compiler(connection=connection).execute_sql([model._meta.pk])
     for instance, (pk,) in zip(instances, rows, strict=True):
         instance.pk, instance._state.adding = pk, False
 

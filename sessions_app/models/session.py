@@ -284,15 +284,6 @@ class Session(models.Model):
         self.summarised_sequence = _column(sequence)
 
     @property
-    def embedded_to(self) -> int:
-        """Sequence of the last turn that has a vector, or needs none. −1 if there is none."""
-        return self.embedded_sequence
-
-    @embedded_to.setter
-    def embedded_to(self, sequence: int) -> None:
-        self.embedded_sequence = sequence
-
-    @property
     def wants_digest(self) -> bool:
         """Return whether a load or a context creates a digest first."""
         everywhere = settings.SESSION_COMPACTION.on_request

@@ -1,7 +1,6 @@
 """The declarations of the transcript's personal data."""
 
 from collections import Counter
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from django.db.models import QuerySet
@@ -23,17 +22,26 @@ from sessions_app.people.import_user import SessionOfMessage, keep_from_first_tu
 from sessions_app.people.provenance import Provenance, declare
 
 
-def _of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> QuerySet[Any]:
-    """Return the rows that refer to one of the person's keys, but not to the person."""
-    return model._base_manager.filter(key__user=user)
+def _of_own_keys(model: type[DailyUsage | DailyLimit], *, not_exported: str, left_alone: str) -> Provenance:
+    """Declare a table whose rows refer to one of the person's keys, but not to the person."""
 
+    def rows(user: UserProfile) -> QuerySet[Any]:
+        return model._base_manager.filter(key__user=user)
 
-def _erase_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> None:
-    _of_own_keys(model, user).delete()
+    def erase(user: UserProfile) -> None:
+        rows(user).delete()
 
+    def count(user: UserProfile) -> Counter[str]:
+        return Counter({str(model._meta.verbose_name_plural): rows(user).count()})
 
-def _count_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> Counter[str]:
-    return Counter({str(model._meta.verbose_name_plural): _of_own_keys(model, user).count()})
+    return Provenance(
+        model,
+        person="key__user",
+        not_exported=not_exported,
+        left_alone=left_alone,
+        erase=erase,
+        beside=count,
+    )
 
 
 declare(
@@ -99,20 +107,6 @@ declare(
         not_exported="it is a credential for this installation, and can't be shown again",
         left_alone="it is not derived from turns",
     ),
-    Provenance(
-        DailyUsage,
-        person="key__user",
-        not_exported="it counts the calls of a key",
-        left_alone="it contains only numbers",
-        erase=partial(_erase_of_own_keys, DailyUsage),
-        beside=partial(_count_of_own_keys, DailyUsage),
-    ),
-    Provenance(
-        DailyLimit,
-        person="key__user",
-        not_exported="an operator set it",
-        left_alone="it is not derived from turns",
-        erase=partial(_erase_of_own_keys, DailyLimit),
-        beside=partial(_count_of_own_keys, DailyLimit),
-    ),
+    _of_own_keys(DailyUsage, not_exported="it counts the calls of a key", left_alone="it contains only numbers"),
+    _of_own_keys(DailyLimit, not_exported="an operator set it", left_alone="it is not derived from turns"),
 )

@@ -156,10 +156,6 @@ def _columns() -> "tuple[ForeignKey[Any, Any], ...]":
     )
 
 
-def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
-    return column.model._base_manager.filter(**{column.name: user.pk})
-
-
 def _kind(model: type[Model]) -> str:
     return str(model._meta.verbose_name_plural)
 
@@ -198,7 +194,8 @@ def _delete_all(user: UserProfile) -> None:
     """Delete all rows that refer to the profile, and the profile. Raise RowsRemain if others still refer to it."""
     try:
         for column in _columns():
-            _rows(column, user)._raw_delete(connection.alias)
+            rows: QuerySet[Any] = column.model._base_manager.filter(**{column.name: user.pk})
+            rows._raw_delete(connection.alias)
         UserProfile.objects.filter(pk=user.pk)._raw_delete(connection.alias)
         connection.check_constraints()
     except IntegrityError as error:

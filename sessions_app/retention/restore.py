@@ -98,7 +98,7 @@ def put_back(archive: Archive) -> None:
 def _reopen(session: Session, archives: list[Archive]) -> None:
     first = archives[0].first_sequence
     session.kept_from_sequence = min(session.kept_from_sequence, first)
-    session.embedded_to = min(session.embedded_to, first - 1)  # some restored turns may have no vector
+    session.embedded_sequence = min(session.embedded_sequence, first - 1)  # some restored turns may have no vector
     session.restored_at = timezone.now()
     session.save(update_fields=["kept_from_sequence", "embedded_sequence", "restored_at"])
 

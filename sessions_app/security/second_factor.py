@@ -5,7 +5,6 @@ django-otp stores both, throttles guesses, and accepts each code once. A login h
 """
 
 from base64 import b32encode
-from functools import partial
 
 import django_otp
 import segno
@@ -133,12 +132,8 @@ def new_recovery_codes(login: User) -> list[str]:
     device, _ = StaticDevice.objects.get_or_create(user=login, name=NAME)
     device.token_set.all().delete()
     codes = [StaticToken.random_token() for _ in range(RECOVERY_CODES)]
-    StaticToken.objects.bulk_create(map(partial(_token, device), codes))
+    StaticToken.objects.bulk_create(StaticToken(device=device, token=code) for code in codes)
     return codes
-
-
-def _token(device: StaticDevice, code: str) -> StaticToken:
-    return StaticToken(device=device, token=code)
 
 
 @unlimited()  # events of logins are site-wide

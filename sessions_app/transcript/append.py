@@ -188,7 +188,8 @@ def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
     if not added:
         return []
     store(added)
-    return _request_due(added)
+    answers = messages_appended.send(sender=Session, appended=added)
+    return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
 def _place(session: Session, batch: Batch, known: Mapping[int, dict[str | None, Message]]) -> list[Placed]:
@@ -224,11 +225,6 @@ def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | 
             if new.external_id:
                 known[new.external_id] = placed[-1][0]
     return placed
-
-
-def _request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueJob]:
-    answers = messages_appended.send(sender=Session, appended=appended)
-    return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
 def _answered_from(new: NewMessage, context_id: UUID) -> NewMessage:

@@ -133,7 +133,8 @@ def _possible_answers(session: Session, begun: OpenRound) -> Iterator[Message]:
 
 def _was_there(following: Iterable[Message], answer: NewMessage) -> bool:
     """Return whether the answer is among these turns. If it is stored as incomplete, complete it."""
-    same = [turn for turn in following if _same(turn, answer)]
+    key = _key(answer)
+    same = [turn for turn in following if _key(turn) == key]
     if same and INCOMPLETE not in answer.metadata and all(INCOMPLETE in turn.metadata for turn in same):
         same[-1].metadata = answer.metadata
         same[-1].save(update_fields=["metadata"])
@@ -271,10 +272,6 @@ def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -
 def _repeated(following: Sequence[Message], question: Sequence[NewMessage]) -> int:
     pairs = zip(_keys(following), _keys(question), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-
-
-def _same(one: ComparedTurn, other: ComparedTurn) -> bool:
-    return _key(one) == _key(other)
 
 
 def _keys(turns: Sequence[ComparedTurn]) -> list[str]:
