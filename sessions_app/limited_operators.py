@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.migrations import RunSQL
 
-from sessions_app.database.database_roles import ADMIN, Role, current_role, taking
+from sessions_app.database.database_roles import ADMIN, Role, current_role, using_role
 
 OPERATOR_ROLE = "memory_operator"
 # SQL for the primary keys of the operator's applications, and of the operator's login.
@@ -68,11 +68,11 @@ class Scope(Role):
     operator: int
     applications: tuple[int, ...]
 
-    def taken(self) -> str:
+    def set_sql(self) -> str:
         """Return the SQL that sets the role and its limits for the rest of a transaction."""
         applications = ",".join(map(str, self.applications))
         return (
-            f"{super().taken()}SELECT memory_set('memory.applications', '{applications}'), "
+            f"{super().set_sql()}SELECT memory_set('memory.applications', '{applications}'), "
             f"memory_set('memory.operator', '{self.operator}'); "
         )
 
@@ -84,7 +84,7 @@ def is_limited(user: object) -> bool:
 @contextmanager
 def acting_as_limited_operator(operator: int, applications: Collection[int]) -> Iterator[None]:
     """Run the block as an operator who is limited to these applications. The arguments are primary keys."""
-    with taking(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
+    with using_role(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
         yield
 
 
@@ -96,7 +96,7 @@ def unlimited() -> Iterator[None]:
     role = current_role()
     if isinstance(role, Scope) and connection.in_atomic_block:
         raise RuntimeError("A transaction can't change its role.")
-    with taking(ADMIN) if role else nullcontext():
+    with using_role(ADMIN) if role else nullcontext():
         yield
 
 

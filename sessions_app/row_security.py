@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.db.migrations import RunSQL
 
 from sessions_app.database.first_statement import SNAPSHOT
-from sessions_app.database.sql import columns, first, insert_if_missing
+from sessions_app.database.sql import columns, insert_if_missing, read_first
 from sessions_app.models.user_profile import UserProfile
 
 ROLE = "memory_request"
@@ -103,7 +103,7 @@ def acting_for(
 
 def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
     sql = _ENTER_SQL.format(columns=columns(UserProfile, "u"), person=_HELD_SQL if holding else _PERSON_SQL)
-    found = first(UserProfile, sql, named)
+    found = read_first(UserProfile, sql, named)
     return found[0] if found else None
 
 

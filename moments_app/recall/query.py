@@ -28,7 +28,7 @@ from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
-from sessions_app.database.sql import columns, first
+from sessions_app.database.sql import columns, read_first
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
@@ -132,7 +132,9 @@ def with_vector(request: RecallRequest) -> RecallRequest:
     if request.mode == "text" or not settings.EMBEDDING.is_on:
         return request
     with unlimited():  # models, circuits and calls are global
-        found = first(EmbeddingModel, _ACTIVE_SQL.format(columns=columns(EmbeddingModel, "model")), [embedder_name("")])
+        found = read_first(
+            EmbeddingModel, _ACTIVE_SQL.format(columns=columns(EmbeddingModel, "model")), [embedder_name("")]
+        )
         if found is None or not found[0].is_served:
             return request
         model, [has_failed] = found

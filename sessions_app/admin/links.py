@@ -81,7 +81,7 @@ def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> Safe
 
     `most` is the maximum number of characters to show, from shortly before the first match. 0 shows all.
     """
-    places = list(lexemes.places_of(text, words))
+    places = list(lexemes.occurrences(text, words))
     start, end = _cut(text, places[0][0] if places else 0, most)
     return mark_safe("".join(_parts(text, start, end, places)))  # noqa: S308 (each part is escaped)
 

@@ -31,7 +31,7 @@ WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker
 class Role:
     role: str
 
-    def taken(self) -> str:
+    def set_sql(self) -> str:
         """Return the SQL that sets the role for the rest of a transaction."""
         return f"SET LOCAL ROLE {self.role}; "
 
@@ -47,7 +47,7 @@ def current_role() -> Role | None:
 
 
 @contextmanager
-def taking(role: Role | None) -> Iterator[None]:
+def using_role(role: Role | None) -> Iterator[None]:
     """Run the block's transactions in a role. None means the role of the login."""
     outer = _role.set(role)
     try:
@@ -59,14 +59,14 @@ def taking(role: Role | None) -> Iterator[None]:
 @contextmanager
 def as_background_writer() -> Iterator[None]:
     """Run the block in a role that sees all rows, to write buffered items of many requests."""
-    with taking(None if settings.PROCESS == "worker" else ADMIN):
+    with using_role(None if settings.PROCESS == "worker" else ADMIN):
         yield
 
 
-class RoleTaken(first_statement.Provider):
+class RoleProvider(first_statement.Provider):
     def before(self, *, begins: bool) -> str:
         role = _role.get()
-        return role.taken() if role and begins else ""
+        return role.set_sql() if role and begins else ""
 
 
 # --- in the database ---

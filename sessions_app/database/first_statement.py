@@ -34,7 +34,7 @@ class Provider:
 _providers: list[Provider] = []
 
 
-def ask(*providers: Provider) -> None:
+def register(*providers: Provider) -> None:
     """Register the providers for all new connections, in the order in which their SQL is executed."""
     _providers[:] = providers
     connection_created.connect(_hook)
@@ -51,20 +51,20 @@ def _execute(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
         return execute(sql, params, many, context)  # a failed transaction accepts nothing but a rollback
     begins = status == TransactionStatus.IDLE
-    asked = [(provider, before) for provider in _providers if (before := provider.before(begins=begins))]
-    if not asked:
+    added = [(provider, before) for provider in _providers if (before := provider.before(begins=begins))]
+    if not added:
         return execute(sql, params, many, context)
     if many or not isinstance(sql, str) or not isinstance(cursor, ClientCursor):
         return _executed_after(context["connection"], lambda: execute(sql, params, many, context))
-    before = "".join(statements for _, statements in asked)
+    before = "".join(statements for _, statements in added)
     try:
         result = execute(f"{sql}; {before}" if sql == SNAPSHOT else before + sql, params, many, context)
     except DatabaseError as error:
-        for provider, _ in asked:
+        for provider, _ in added:
             provider.failed(error)
         raise
     cursor.set_result(-1)  # skip to the result of the statement itself
-    for provider, _ in asked:
+    for provider, _ in added:
         provider.executed()
     return result
 

@@ -85,7 +85,7 @@ def read(model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[An
     return rows
 
 
-def first(
+def read_first(
     model: type[Row], sql: str, parameters: Mapping[str, Any] | Sequence[Any]
 ) -> tuple[Row, Sequence[Any]] | None:
     return next(iter(read(model, sql, parameters)), None)
@@ -151,7 +151,7 @@ def insert_raw(instances: Sequence[Model]) -> None:
         instance.pk, instance._state.adding = pk, False
 
 
-def insert_missing_as_they_are(instances: Sequence[Model]) -> None:
+def insert_missing_raw(instances: Sequence[Model]) -> None:
     """Insert rows of one table with their own primary keys and times. Skip rows that violate a unique constraint. Send
     no signals.
     """

@@ -20,7 +20,7 @@ from django.db import OperationalError
 from psycopg import errors
 
 from sessions_app.database import first_statement
-from sessions_app.database.database_roles import WEB, Role, taking
+from sessions_app.database.database_roles import WEB, Role, using_role
 from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
-        self.granted = math.inf  # statement timeout that the current transaction has set, in seconds
+        self.statement_timeout = math.inf  # statement timeout that the current transaction has set, in seconds
 
     @property
     def left(self) -> float:
@@ -53,14 +53,14 @@ class Deadline:
         self._at = math.inf
 
 
-REGRANT = 1.0  # maximum seconds by which a statement may exceed the deadline
+MAX_OVERRUN = 1.0  # maximum seconds by which a statement may exceed the deadline
 
 _kind: ContextVar[Kind | None] = ContextVar("kind", default=None)
 _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 @contextmanager
-def until(deadline: Deadline) -> Iterator[None]:
+def using_deadline(deadline: Deadline) -> Iterator[None]:
     outer = _deadline.set(deadline)
     try:
         yield
@@ -73,7 +73,7 @@ def deadline() -> Deadline | None:
 
 
 @contextmanager
-def limited(kind: Kind) -> Iterator[None]:
+def using_timeouts(kind: Kind) -> Iterator[None]:
     """Limit how long the block may use the database. Replaces the limits of an outer block.
 
     Removes the deadline of a long request.
@@ -90,11 +90,11 @@ def limited(kind: Kind) -> Iterator[None]:
 @contextmanager
 def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
     """Run the block as a request of this kind: with its timeouts, and in `role` until the person is known."""
-    with limited(kind), taking(role):
+    with using_timeouts(kind), using_role(role):
         yield
 
 
-class LimitsSet(first_statement.Provider):
+class TimeoutProvider(first_statement.Provider):
     """Sets the limits of a transaction in its first message, and a shorter timeout near the deadline."""
 
     def before(self, *, begins: bool) -> str:
@@ -109,12 +109,12 @@ class LimitsSet(first_statement.Provider):
             ) from errors.QueryCanceled()
         if begins:
             limits = _limits(kind, left)
-        elif ends and left < ends.granted - REGRANT:
+        elif ends and left < ends.statement_timeout - MAX_OVERRUN:
             limits = {"statement_timeout": _tenths(left)}
         else:
             return ""
         if ends:
-            ends.granted = limits["statement_timeout"]
+            ends.statement_timeout = limits["statement_timeout"]
         return set_local(limits)
 
 

@@ -86,7 +86,7 @@ class Standing:
     def policy(self, name: str) -> str:
         return f"{self.subject.kind}-{name.replace('_', '-')}"
 
-    def told(self, name: str) -> str:
+    def message(self, name: str) -> str:
         """Return an error message for a limit that is reached."""
         most = f"{self.limits[name]:,} {UNITS[name]} a day"
         return f"The daily limit {self.policy(name)} is reached: {most} for this {self.subject.kind}."
@@ -94,7 +94,7 @@ class Standing:
     @property
     def models_used_up(self) -> str:
         """An error message if a limit on model calls is reached, otherwise blank."""
-        return next((self.told(name) for name in ("model_calls", "usd") if self.is_used_up(name)), "")
+        return next((self.message(name) for name in ("model_calls", "usd") if self.is_used_up(name)), "")
 
 
 class LimitReached(Refusal):
@@ -103,7 +103,7 @@ class LimitReached(Refusal):
     code, status = "daily_limit", 429
 
     def __init__(self, standing: Standing, name: str) -> None:
-        super().__init__(f"{standing.told(name)} It resets at midnight UTC.")
+        super().__init__(f"{standing.message(name)} It resets at midnight UTC.")
         self.retry_after = seconds_left()
 
 

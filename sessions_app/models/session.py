@@ -11,7 +11,7 @@ from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from sessions_app.database.sql import columns, first
+from sessions_app.database.sql import columns, read_first
 from sessions_app.models.event import Event
 from sessions_app.models.user_profile import OfPersonQuerySet, UserProfile
 
@@ -46,7 +46,7 @@ class SessionQuerySet(OfPersonQuerySet["Session"]):
     def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
         """Return the person's session with this id, or None. If `locked`, lock it against other writers."""
         sql = _OF_PERSON_SQL.format(columns=columns(Session, "s")) + (" FOR NO KEY UPDATE" if locked else "")
-        if (found := first(Session, sql, [user.pk, session_id])) is None:
+        if (found := read_first(Session, sql, [user.pk, session_id])) is None:
             return None
         session, _ = found
         session.user = user

@@ -95,9 +95,9 @@ def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     try:
         user_pk, erased = _with_retries(partial(_erase_rows, user_id, application, erasure_id, actor))
     except UserProfile.DoesNotExist:
-        spool.forget(user_id, application)
+        spool.remove_person(user_id, application)
         raise
-    spool.forget(user_id, application)  # other hosts discard their spooled messages when they try to store them
+    spool.remove_person(user_id, application)  # other hosts discard their spooled messages when they try to store them
     try:
         remove_archives(user_pk, str(erasure_id))
     except ArchiveError as error:

@@ -28,7 +28,7 @@ _FROM_FILE = {
     "arrived_at": "COALESCE(turn.arrived_at, now())",
     "name": "COALESCE(turn.name, '')",
 }
-_PUT_BACK_SQL = f"""
+_RESTORE_SQL = f"""
 INSERT INTO sessions_app_message AS message ({_COLUMNS})
 SELECT {", ".join(_FROM_FILE.get(column, f"turn.{column}") for column in archive_files.COLUMNS)}
 FROM json_populate_recordset(NULL::sessions_app_message, %s::json) turn
@@ -38,7 +38,7 @@ ON CONFLICT ON CONSTRAINT sessions_app_message_pkey DO UPDATE SET
     said_hash = NULL
 WHERE message.kind = 'archived' AND (message.session_id, message.user_id) = (excluded.session_id, excluded.user_id)
 """  # noqa: S608 (columns of our own)
-_IS_THERE = "{}: the session already has one of the archived turns, or another turn with the same external_id."
+_PLACE_TAKEN = "{}: the session already has one of the archived turns, or another turn with the same external_id."
 
 
 class CannotRestore(Conflict):
@@ -66,7 +66,7 @@ def restore_archive(session: Session, *, actor: str, month: date | None = None) 
             archive_files.check(archive)
         locked = Session.objects.locked().get(pk=session.pk)
         for archive in archives:
-            put_back(archive)
+            restore_turns(archive)
         _reopen(locked, archives)
         return _finish(locked, archives, actor)
 
@@ -80,7 +80,7 @@ def _archives(session: Session, month: date | None) -> list[Archive]:
     return found
 
 
-def put_back(archive: Archive) -> None:
+def restore_turns(archive: Archive) -> None:
     """Write the turns of an archive into the table, in the caller's transaction. Raise CannotRestore if a turn's place
     is taken, or ArchiveError if the file is missing or damaged.
     """
@@ -88,11 +88,11 @@ def put_back(archive: Archive) -> None:
         for lines in archive_files.blocks_of(archive_files.read(archive), BYTES_AT_ONCE, LINES_AT_ONCE):
             rows = (b"[" + b",".join(lines) + b"]").decode()
             try:
-                cursor.execute(_PUT_BACK_SQL, [rows])
+                cursor.execute(_RESTORE_SQL, [rows])
             except IntegrityError:
-                raise CannotRestore(_IS_THERE.format(archive.name)) from None
+                raise CannotRestore(_PLACE_TAKEN.format(archive.name)) from None
             if cursor.rowcount != len(lines):
-                raise CannotRestore(_IS_THERE.format(archive.name))
+                raise CannotRestore(_PLACE_TAKEN.format(archive.name))
 
 
 def _reopen(session: Session, archives: list[Archive]) -> None:

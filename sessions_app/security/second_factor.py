@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice, default_key
 
-from sessions_app.clock import Times, put_back
+from sessions_app.clock import TimeColumn, correct_times
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event
 
@@ -26,7 +26,7 @@ RECOVERY_CODES = 10
 DIGITS = 6
 SET_UP_SECONDS = 3600  # time in which a new key must be confirmed
 # Corrected before a code is checked. Otherwise, a failed attempt dated in the future would block correct codes.
-TIMES = [Times(kind, "throttling_failure_timestamp") for kind in (TOTPDevice, StaticDevice)]
+TIMES = [TimeColumn(kind, "throttling_failure_timestamp") for kind in (TOTPDevice, StaticDevice)]
 _SALT = "second-factor"
 
 
@@ -103,7 +103,7 @@ def is_required() -> bool:
 def verify(request: HttpRequest, code: str) -> bool:
     """Verify the session with a code from the app, or with a recovery code, which works once."""
     with unlimited():  # the query reads the devices of all logins
-        put_back(TIMES)
+        correct_times(TIMES)
     login, code = login_of(request), "".join(code.split()).lower()
     kind = TOTPDevice if len(code) == DIGITS and code.isdecimal() else StaticDevice
     for device in kind.objects.filter(user=login, confirmed=True):

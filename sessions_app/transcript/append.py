@@ -74,14 +74,14 @@ class NewMessage:
         """The results of receivers of `messages_received`."""
         return {}
 
-    def marked(self, **fields: Any) -> Self:
+    def with_fields(self, **fields: Any) -> Self:
         """Return a copy with changed fields. The fields must not be texts, because texts are not processed again."""
-        marked = replace(self, **fields)
-        vars(marked).update({name: vars(self)[name] for name in _OF_TEXT if name in vars(self)})
-        return marked
+        changed = replace(self, **fields)
+        vars(changed).update({name: vars(self)[name] for name in _CACHED_RESULTS if name in vars(self)})
+        return changed
 
 
-_OF_TEXT = ("tokens", "words", "notes")
+_CACHED_RESULTS = ("tokens", "words", "notes")
 
 
 class IdTaken(Conflict):
@@ -101,7 +101,7 @@ class DueJob(Protocol):
     def status(self) -> str: ...
 
 
-Placed = tuple[Message, bool]  # a row, and whether this call adds it
+AppendedRow = tuple[Message, bool]  # a row, and whether this call adds it
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Batch:
 @dataclass(frozen=True)
 class Appended:
     session: Session  # with its new counters
-    messages: list[Placed]  # in the given order; new rows of several sessions have no primary key
+    messages: list[AppendedRow]  # in the given order; new rows of several sessions have no primary key
     jobs: list[DueJob]  # the jobs that became due
 
     @property
@@ -163,7 +163,7 @@ def append(
     """
     if context_id:
         check_context_id(context_id, user, session_id)
-        batch = [_answered_from(new, context_id) for new in batch]
+        batch = [_with_context_id(new, context_id) for new in batch]
     [appended] = append_many([Batch(NamedSession(user, session_id, agent_id, source), batch)])
     return appended
 
@@ -177,10 +177,10 @@ def append_many(batches: Sequence[Batch]) -> list[Appended]:
     with transaction.atomic(savepoint=False):  # without a savepoint, an error rolls back the caller's transaction too
         locked = locked_sessions([batch.session for batch in batches])
         sessions = [locked[batch.session.name] for batch in batches]
-        known = _known(sessions, batches)
-        placed = [_place(session, batch, known) for session, batch in zip(sessions, batches, strict=True)]
-        jobs = _store([(session, _new(pairs)) for session, pairs in zip(sessions, placed, strict=True)])
-    return [Appended(session, pairs, jobs) for session, pairs in zip(sessions, placed, strict=True)]
+        known = _existing(sessions, batches)
+        rows = [_rows_of_batch(session, batch, known) for session, batch in zip(sessions, batches, strict=True)]
+        jobs = _store([(session, _new(pairs)) for session, pairs in zip(sessions, rows, strict=True)])
+    return [Appended(session, pairs, jobs) for session, pairs in zip(sessions, rows, strict=True)]
 
 
 def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
@@ -192,48 +192,50 @@ def _store(appended: Sequence[tuple[Session, list[Message]]]) -> list[DueJob]:
     return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
-def _place(session: Session, batch: Batch, known: Mapping[int, dict[str | None, Message]]) -> list[Placed]:
+def _rows_of_batch(session: Session, batch: Batch, known: Mapping[int, dict[str | None, Message]]) -> list[AppendedRow]:
     """Return the row for each message of a batch. Update the counters of the locked session."""
-    placed = _placed_in(session, batch.messages, known[session.pk])
-    if added := _new(placed):
+    rows = _rows_of_messages(session, batch.messages, known[session.pk])
+    if added := _new(rows):
         _count(session, added)
         session.title = session.title or batch.title
-    return placed
+    return rows
 
 
-def _new(placed: Sequence[Placed]) -> list[Message]:
-    return [message for message, is_new in placed if is_new]
+def _new(rows: Sequence[AppendedRow]) -> list[Message]:
+    return [message for message, is_new in rows if is_new]
 
 
-def _placed_in(session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]) -> list[Placed]:
+def _rows_of_messages(
+    session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]
+) -> list[AppendedRow]:
     """Return the row for each message of a batch, in the same order, and whether to add it. Raise IdTaken like
     `append`.
 
     Adds the new messages to `known`, which has the session's messages by `external_id`.
     """
-    placed: list[Placed] = []
+    rows: list[AppendedRow] = []
     added, now = 0, timezone.now()
     hashes = _compared_hashes(batch, known)
     for position, new in enumerate(batch):
         message = known.get(new.external_id) if new.external_id else None
-        if message and not _says(message, new, hashes.get(position)):
+        if message and not _has_same_content(message, new, hashes.get(position)):
             holder = f"message {message.sequence}, which has different content"
             raise IdTaken(f"messages[{position}]: its external_id already belongs to {holder}.")
-        placed.append((message, False) if message else (_turn(session, new, added, now), True))
+        rows.append((message, False) if message else (_turn(session, new, added, now), True))
         if not message:
             added += 1
             if new.external_id:
-                known[new.external_id] = placed[-1][0]
-    return placed
+                known[new.external_id] = rows[-1][0]
+    return rows
 
 
-def _answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
+def _with_context_id(new: NewMessage, context_id: UUID) -> NewMessage:
     if new.role != Message.Role.ASSISTANT:
         return new
-    return new.marked(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
+    return new.with_fields(metadata=new.metadata | {CONTEXT_ID: str(context_id)})
 
 
-def _known(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
+def _existing(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int, dict[str | None, Message]]:
     names = [
         (session.user_id, session.pk, new.external_id)
         for session, batch in zip(sessions, batches, strict=True)
@@ -260,7 +262,7 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
     return dict(zip(positions, hashes, strict=True))
 
 
-def _says(message: Message, new: NewMessage, said_hash: str | None) -> bool:
+def _has_same_content(message: Message, new: NewMessage, said_hash: str | None) -> bool:
     """Return whether two messages have the same content. Archived messages are compared by `said_hash`, the hash of
     `new`.
     """

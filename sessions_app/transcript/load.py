@@ -116,10 +116,10 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
     if len(turns) <= limit:
         return Loaded(messages, bool(boundary), None)
     first = boundary[0].sequence + 1 if boundary else session.kept_from_sequence
-    return Loaded(boundary + turns[1:], bool(boundary), left_out(session, first, turns[0].sequence))
+    return Loaded(boundary + turns[1:], bool(boundary), omitted_turns(session, first, turns[0].sequence))
 
 
-def left_out(session: Session, first: int, last: int) -> Omitted:
+def omitted_turns(session: Session, first: int, last: int) -> Omitted:
     """Return the number and range of the turns omitted between two sequences, inclusive, without retracted turns."""
     if not session.retraction_count:  # sequences have no gaps
         return Omitted(last - first + 1, first, last)

@@ -26,7 +26,7 @@ ORDER BY s.user_id, s.session_id FOR NO KEY UPDATE OF s
 Name = tuple[int, str]  # primary key of the person, and the application's id of the session
 
 # The columns of a session that an append writes.
-COUNTED = [
+COUNTERS = [
     "message_count",
     "last_sequence",
     "total_tokens",
@@ -38,7 +38,7 @@ COUNTED = [
     "title",
 ]
 # The columns of a new turn. The others are null.
-WRITTEN = (
+TURN_COLUMNS = (
     "session_id",
     "user_id",
     "sequence",
@@ -56,11 +56,11 @@ WRITTEN = (
     "payload",
     "metadata",
 )
-_counters, _values = attrgetter(*COUNTED, "pk"), attrgetter(*WRITTEN)
-_ROW = f"({', '.join(['%s'] * len(WRITTEN))})"
+_counters, _values = attrgetter(*COUNTERS, "pk"), attrgetter(*TURN_COLUMNS)
+_ROW = f"({', '.join(['%s'] * len(TURN_COLUMNS))})"
 _SQL = f"""
-UPDATE sessions_app_session SET {", ".join(f"{column} = %s" for column in COUNTED)} WHERE id = %s;
-INSERT INTO sessions_app_message ({", ".join(WRITTEN)}) VALUES {{rows}} RETURNING id
+UPDATE sessions_app_session SET {", ".join(f"{column} = %s" for column in COUNTERS)} WHERE id = %s;
+INSERT INTO sessions_app_message ({", ".join(TURN_COLUMNS)}) VALUES {{rows}} RETURNING id
 """  # noqa: S608 (names of our own columns)
 
 
@@ -134,7 +134,7 @@ def store(added: Sequence[tuple[Session, Sequence[Message]]]) -> None:
         _insert(sessions[0], messages)
     else:
         copy_rows(messages)
-        update_rows(sessions, COUNTED)
+        update_rows(sessions, COUNTERS)
 
 
 def _insert(session: Session, added: Sequence[Message]) -> None:

@@ -154,13 +154,13 @@ class Round:
         return acting_for(self.session.user_id, application=self.session.application, create=create, holding=True)
 
     def _append(self, user: UserProfile, answer: NewMessage | None, unanswered: str) -> None:
-        sent = [turn.marked(created_at=self.started_at) for turn in self._said()]
+        sent = [turn.with_fields(created_at=self.started_at) for turn in self._said()]
         if unanswered and sent:
             sent[-1].metadata[INCOMPLETE] = unanswered
         append_round(user, self.session.session_id, sent, answer, **self._named())
 
     def _said(self) -> list[NewMessage]:
-        return [turn.marked(metadata=turn.metadata | {"source": SOURCE}) for turn in self.sent]
+        return [turn.with_fields(metadata=turn.metadata | {"source": SOURCE}) for turn in self.sent]
 
     def _named(self) -> dict[str, str]:
         return {"agent_id": self.session.agent_id, "source": SOURCE, "round_id": self.round_id}

@@ -199,7 +199,7 @@ def replay_due() -> None:
 
 def catch_up(session: ChatSession) -> None:
     """Replay the rounds of a session. If another process is storing one, wait for it."""
-    left = spool.left_of(session.user_id, session.session_id, session.application)
+    left = spool.unstored_files(session.user_id, session.session_id, session.application)
     replay((path for path in left if _is_due(_file(path))), patiently=True)
 
 
@@ -232,7 +232,7 @@ def _replay_one(path: Path, patiently: bool) -> None:
 
 def _file(path: Path) -> str:
     """Return the name that the file had before a process claimed it."""
-    return path.name.removesuffix(spool.TAKEN)
+    return path.name.removesuffix(spool.CLAIMED)
 
 
 def _is_due(key: str) -> bool:

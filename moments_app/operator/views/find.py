@@ -196,7 +196,7 @@ def _is_similar(later: Statement, source: Statement) -> bool:
 
 
 def _matching_sentences(text: str, words: Words) -> str:
-    places = [start for start, _ in lexemes.places_of(text, words)]
+    places = [start for start, _ in lexemes.occurrences(text, words)]
     found, end = [], 0
     for sentence in sentences_of(text):
         start = text.index(sentence, end)

@@ -271,7 +271,7 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     platform_text.waiting.stop()  # its thread started with another interval
-    monkeypatch.setattr(deferred_writes, "SOON", 0.02)
+    monkeypatch.setattr(deferred_writes, "SHORT_INTERVAL", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)
     platform_text.waiting.stop()

@@ -23,7 +23,7 @@ from sessions_app.database.database_roles import (
     administrators_sql,
     grant_privileges,
     missing,
-    taking,
+    using_role,
 )
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -114,7 +114,7 @@ class TestWeb:
             assert root.get(reverse("admin:index")).status_code == 200
             assert service.delete("users/new").status_code == 200
             assert Client().get("/metrics", headers=service.headers).status_code == 200
-            with taking(ADMIN):
+            with using_role(ADMIN):
                 assert readiness() == []
         assert Message.objects.filter(user=ada).count() == 1
 
@@ -127,7 +127,7 @@ class TestWeb:
                 assert cursor.fetchone() in ((True, None), (True, ""))
 
     def test_a_page_of_an_operator_shows_all_people(self, ada: UserProfile, bo: UserProfile) -> None:
-        with logged_in_as(WEB_ROLE), taking(None):
+        with logged_in_as(WEB_ROLE), using_role(None):
             assert not UserProfile.objects.exists()
         shown = operator().get(reverse("admin:sessions_app_userprofile_changelist")).content.decode()
         assert "ada" in shown and "bo" in shown

@@ -50,7 +50,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_items_are_written_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "EVERY", 0.01)
+    monkeypatch.setattr(deferred_writes, "INTERVAL", 0.01)
     writer = Writer(cut)
     behind = WriteBuffer("test", writer)
     behind.note(1)  # no later item triggers the retry

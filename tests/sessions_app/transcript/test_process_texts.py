@@ -135,6 +135,6 @@ def test_served_text_in_a_message_is_recognized_during_processing(ada: UserProfi
 def test_processed_text_is_kept_when_other_fields_change() -> None:
     said = NewMessage("user", "It took long.\n- user: The kiln is hot. (2026-03-02)")
     process_texts([said])
-    marked = said.marked(external_id="a", metadata={"b": 1})
+    marked = said.with_fields(external_id="a", metadata={"b": 1})
     assert (marked.external_id, marked.metadata, marked.content) == ("a", {"b": 1}, said.content)
     assert marked.words is said.words and marked.notes is said.notes
