@@ -46,7 +46,7 @@ def span(name: str, **attributes: str | int) -> Iterator[Span]:
 
 
 @contextmanager
-def continued(carrier: Mapping[str, str], name: str, kind: SpanKind, **attributes: str | int) -> Iterator[Span]:
+def continue_trace(carrier: Mapping[str, str], name: str, kind: SpanKind, **attributes: str | int) -> Iterator[Span]:
     """Run the block in the trace of a carrier, which may contain a `traceparent` or only an id, or in a new trace."""
     parent = _propagator.extract(carrier, context=Context())
     known = trace.get_current_span(parent).get_span_context()

@@ -315,5 +315,5 @@ def refusals() -> list[str]:
 
 def _of_archives() -> str:
     conf = settings.RETENTION
-    told = archive_files.refusal() if conf.is_elsewhere and conf.action == "archive" else ""
+    told = archive_files.storage_error() if conf.is_elsewhere and conf.action == "archive" else ""
     return told and f"{told} Check {conf.storage_setting}."

@@ -700,7 +700,7 @@ class Job(models.Model):
 
     def _log_failure(self) -> None:
         """Log the event, unless the person is being erased."""
-        if self.user_id is None or UserProfile.objects.is_kept(self.user_id):
+        if self.user_id is None or UserProfile.objects.try_hold(self.user_id):
             payload = {"job_id": str(self.job_id), "process": self.process}
             Event.objects.create(
                 type=JOB_FAILED,

@@ -185,7 +185,7 @@ def _quotes(moment: Moment, session: Session, sequences: Sequence[int], said: Ab
     own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
     if not own.exists():  # the moment's turns were deleted, so compare with all existing turns
         own = Message.objects.said_at(session, sequence__gte=0)
-    others = own.believed().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
+    others = own.unretracted().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
     return not shared <= {stem for stems in others for stem in stems or ()}
 
 

@@ -338,7 +338,7 @@ def _moments() -> QuerySet[Any]:
 
 
 def _turns() -> QuerySet[Any]:
-    spoken = Message.objects.turns().believed().filter(role__in=SPOKEN).exclude(content="")
+    spoken = Message.objects.turns().unretracted().filter(role__in=SPOKEN).exclude(content="")
     return spoken.exclude(is_only_platform_text())
 
 

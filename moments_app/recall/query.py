@@ -112,7 +112,9 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
 
 
 def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
-    turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
+    turns = (
+        Message.objects.turns().unretracted().for_user(user).filter(session__session_id=session_id, session__user=user)
+    )
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[:TURNS]
     turns_read = drop_platform_text(list(latest)[::-1])
     prompts = PromptResource.objects.for_application(RECALL_QUERY_URI, user.application_id)

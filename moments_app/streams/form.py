@@ -203,7 +203,7 @@ def _of_one_call(turns: Sequence[Message]) -> Sequence[Message]:
 
 
 def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
-    return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
+    return turns.unretracted().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
 def _episodes(

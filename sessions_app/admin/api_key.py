@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from sessions_app.admin.applications import are_several
-from sessions_app.admin.base import PageAdmin, one_line
+from sessions_app.admin.base import PageAdmin, time_cell
 from sessions_app.admin.links import change_url, column, link_to, page_url
 from sessions_app.admin.views import FormPage, OperatorView, RowAction, RowPage, may_see
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
@@ -139,7 +139,7 @@ class ApplicationAdmin(PageAdmin):
     may_delete = False  # this would delete the application's people, who must be erased one by one
     people = column("people", "People", empty_value="0")
     keys = column("keys", "Keys", empty_value="0")
-    made_at = column("created_at", "Created", one_line, ordering="created_at")
+    made_at = column("created_at", "Created", time_cell, ordering="created_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Application]:
         queryset: QuerySet[Application] = super().get_queryset(request)
@@ -210,7 +210,7 @@ class ApiKeyAdmin(PageAdmin):
     list_display = ("name", "state", "shown_prefix", "acts_for", "scope", "made_at", "expiry", "last_use")
     list_filter = (StateFilter, "scope")
     list_select_related = ("user",)
-    tells_of_people = False
+    shows_personal_data = False
     search_fields = ("name", "prefix")
     ordering = ("-id",)
     raw_id_fields = ("user",)

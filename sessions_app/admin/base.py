@@ -26,7 +26,13 @@ from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from sessions_app.admin.access_log import note_reading, people_of
-from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
+from sessions_app.admin.applications import (
+    APPLICATION_NAME,
+    ApplicationFilter,
+    are_several,
+    of_application,
+    with_application_names,
+)
 from sessions_app.admin.links import link_column
 from sessions_app.admin.views import FormPage, OperatorView, RowView, may_see
 from sessions_app.database.several_servers import read_for_page
@@ -93,7 +99,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     # the ids of the rows' person and session.
     search_prefixes: Sequence[str] = ()
     open_lookups: ClassVar[Sequence[str]] = ()  # lookups that URLs may filter by, in addition to the list's filters
-    tells_of_people = True  # whether the list shows more about people than their names
+    shows_personal_data = True  # whether the list shows more about people than their names
     may_add = may_change = may_delete = True  # whether operators with the permission may do this here
     # The lookups from a row to its application. The first that isn't null applies. The default is the row's person and
     # stream. Empty for site-wide rows.
@@ -153,7 +159,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         return of_application(self.applications, application)
 
     def with_application(self, rows: Any) -> Any:
-        return named(rows, self.applications)
+        return with_application_names(rows, self.applications)
 
     def get_queryset(self, request: HttpRequest) -> Any:
         rows = super().get_queryset(request)
@@ -169,7 +175,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
     @admin.display(description="Application", empty_value="all applications")
     def application_column(self, row: Any) -> Any:
-        return getattr(row, NAMED, None)
+        return getattr(row, APPLICATION_NAME, None)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup in self.open_lookups or super().lookup_allowed(lookup, value, request)
@@ -199,7 +205,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         shown_with = {"title": capfirst(str(self.opts.verbose_name_plural))} | self.list_context(request)
         response: HttpResponse = super().changelist_view(request, shown_with | (extra_context or {}))
         shown = getattr(response, "context_data", {}).get("cl")
-        if shown and (self.tells_of_people or request.GET.keys() & PERSON_PARAMETERS):
+        if shown and (self.shows_personal_data or request.GET.keys() & PERSON_PARAMETERS):
             people = (person for row in shown.result_list for person in people_of(row))
             note_reading(request, str(self.opts.verbose_name_plural), people)
         return response
@@ -257,11 +263,11 @@ class ReadOnlyAdmin(PageAdmin):
     """A list whose rows can't be edited."""
 
     may_add = may_change = may_delete = False
-    steered_with = ""  # the permission for the actions; by default the permission to change rows
+    steer_permission = ""  # the permission for the actions; by default the permission to change rows
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
         own = f"{self.opts.app_label}.change_{self.opts.model_name}"
-        return request.user.has_perm(self.steered_with or own)
+        return request.user.has_perm(self.steer_permission or own)
 
 
 class RequestedAdmin(ReadOnlyAdmin):
@@ -301,7 +307,7 @@ class NewestValuesFilter(admin.AllValuesFieldListFilter):
         return rows
 
 
-def one_line(at: datetime | None) -> str:
+def time_cell(at: datetime | None) -> str:
     return format_html('<span class="rem-op-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
 
 
@@ -327,10 +333,10 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
     term = term.strip().replace("\0", "")
     if not term:
         return queryset
-    return found_by(queryset, *(queryset.filter(**{f"{field}__startswith": term}) for field in fields))
+    return found_by_any(queryset, *(queryset.filter(**{f"{field}__startswith": term}) for field in fields))
 
 
-def found_by(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
+def found_by_any(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
     """Return the rows found by any of several queries, limited to the newest `FOUND` rows of each query.
 
     Separate queries use indexes. A single query with OR across tables would read all rows.

@@ -69,14 +69,14 @@ def chips(tags: Sequence[str]) -> SafeString:
     return format_html('<span class="rem-tags">{}</span>', shown)
 
 
-def titled(name: str, text: str) -> SafeString:
+def name_with_gist(name: str, text: str) -> SafeString:
     if not text.strip():
         return format_html("{}", name)
     gist = Truncator(" ".join(text.split())).chars(GIST)
     return format_html('<span>{}<br><span class="rem-meta">{}</span></span>', name, gist)
 
 
-def marked(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
+def highlighted(text: str, words: Iterable[lexemes.QueryWord], most: int = 0) -> SafeString:
     """Escape a text, and highlight the words of a query in any inflected form.
 
     `most` is the maximum number of characters to show, from shortly before the first match. 0 shows all.

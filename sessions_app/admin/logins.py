@@ -33,7 +33,7 @@ from sessions_app.admin.views import FormPage, OperatorPage, RowAction
 from sessions_app.models import Application, LoginLimit
 from sessions_app.refusals import Refusal
 from sessions_app.security import second_factor, staff
-from sessions_app.security.second_factor import Offer, login_of
+from sessions_app.security.second_factor import UnconfirmedKey, login_of
 from sessions_app.security.staff import ROLES
 
 WRONG = "This code is wrong or was already used. Try again with a new code; each wrong code lengthens the wait."
@@ -79,20 +79,20 @@ class SecondFactor(OwnPage):
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | {"is_required": second_factor.is_required()}
-        if second_factor.has_one(self.login):
+        if second_factor.is_set_up(self.login):
             return shown | {"left": second_factor.recovery_codes_left(self.login)}
-        return shown | {"offer": Offer(self.login)}
+        return shown | {"offer": UnconfirmedKey(self.login)}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """Save the key if the code was made with it."""
-        offer = Offer.from_form(self.login, request.POST.get("offer", ""))
-        if offer is None or second_factor.has_one(self.login):
+        offer = UnconfirmedKey.from_form(self.login, request.POST.get("offer", ""))
+        if offer is None or second_factor.is_set_up(self.login):
             return self.page(problem="This page has expired. Scan the new QR code and try again.")
-        device = offer.take(self.code())
+        device = offer.confirm(self.code())
         if device is None:
             return self.page(offer=offer, problem="The code is wrong. Enter the code that the app shows now.")
-        second_factor.enter(request, device)
-        second_factor.note_set_up(self.login)
+        second_factor.mark_verified(request, device)
+        second_factor.log_setup(self.login)
         return self.recovery_codes()
 
     def recovery_codes(self) -> HttpResponse:
@@ -107,7 +107,7 @@ class RecoveryCodes(SecondFactor):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        if not second_factor.has_one(self.login) or not second_factor.verify(request, self.code()):
+        if not second_factor.is_set_up(self.login) or not second_factor.verify(request, self.code()):
             return self.page(problem=WRONG)
         return self.recovery_codes()
 
@@ -121,7 +121,7 @@ class TurnOff(SecondFactor):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         if second_factor.is_required():
             return self.page(problem="The second factor is required for all staff. It can't be turned off.")
-        if not second_factor.has_one(self.login) or not second_factor.verify(request, self.code()):
+        if not second_factor.is_set_up(self.login) or not second_factor.verify(request, self.code()):
             return self.page(problem=WRONG)
         second_factor.remove(self.login, actor=self.actor)
         messages.success(request, "The second factor is turned off.")
@@ -146,7 +146,7 @@ class EnterCode(OwnPage):
         return {"next": self._next()}
 
     def _is_done(self) -> bool:
-        return second_factor.is_verified(self.request) or not second_factor.has_one(self.login)
+        return second_factor.is_verified(self.request) or not second_factor.is_set_up(self.login)
 
     def _next(self) -> str:
         """Return the URL that was requested before this page, if it is on this site."""
@@ -164,7 +164,7 @@ class LoginForm(FormPage[User]):
     before = "operator/logins/login.html"
 
     def context(self) -> dict[str, Any]:
-        has_one = second_factor.has_one(self.row)
+        has_one = second_factor.is_set_up(self.row)
         may_remove = has_one and self.admin.has_change_permission(self.request, self.row)
         return {"login": self.row, "has_second_factor": has_one, "may_remove": may_remove}
 
@@ -222,8 +222,8 @@ class Staff(OperatorPage):
     def context(self) -> dict[str, Any]:
         request = self.request
         return {
-            "people": [_shown(one) for one in staff.everybody()],
-            "with_second_factor": set(second_factor.set_up().values_list("user", flat=True)),
+            "people": [_shown(one) for one in staff.all_logins()],
+            "with_second_factor": set(second_factor.confirmed_devices().values_list("user", flat=True)),
             "roles": ROLES,
             "form": InviteForm(initial={"role": ROLES[0].name}),
             "may_invite": self.admin.has_add_permission(request),
@@ -234,7 +234,7 @@ class Staff(OperatorPage):
 
     def with_invitation(self, one: User, *, again: bool = False) -> HttpResponse:
         """Render the page with a login's link, once. A redirect would store the link in a cookie, as a message."""
-        link = self.request.build_absolute_uri(page_url(User, Accept.name, staff.invitation_to(one)))
+        link = self.request.build_absolute_uri(page_url(User, Accept.name, staff.invitation_token(one)))
         return self.page(invited=one, link=link, again=again)
 
 
@@ -291,7 +291,7 @@ class ChangeRole(LoginAction):
         form = RoleForm(self.request.POST)
         if not form.is_valid():
             raise Refusal("role: choose a role from the list.")
-        staff.give_role(one, form.cleaned_data["role"], by=by)
+        staff.set_role(one, form.cleaned_data["role"], by=by)
 
 
 class Deactivate(LoginAction):
@@ -354,7 +354,7 @@ class Accept(OperatorPage):
         if not form.is_valid():
             return self.page(status=400, form=form)
         password = form.cleaned_data["new_password1"]
-        joined = staff.join(self.kwargs["token"], password)
+        joined = staff.accept_invitation(self.kwargs["token"], password)
         known = authenticate(request, username=joined.get_username(), password=password) if joined else None
         if known is not None:  # IP addresses that are blocked for guessing passwords are blocked here too
             login(request, known)
@@ -363,7 +363,7 @@ class Accept(OperatorPage):
     @cached_property
     def invited(self) -> User | None:
         """Return the login of the link. None if the link is no longer valid, or the visitor is already logged in."""
-        return None if self._is_in() else staff.invited_by(self.kwargs["token"])
+        return None if self._is_in() else staff.login_of_invitation(self.kwargs["token"])
 
     def _is_in(self) -> bool:
         return bool(self.request.user.is_authenticated)

@@ -57,7 +57,7 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False, is_
 
 
 @contextmanager
-def gone_is_not_found() -> Iterator[None]:
+def missing_rows_as_404() -> Iterator[None]:
     """Raise NotFound if a written row refers to a row that was deleted in the meantime."""
     try:
         yield

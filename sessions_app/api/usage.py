@@ -55,7 +55,7 @@ class UsageViewSet(PersonViewSet[Any]):
 
     serializer_class = UsageAnswer
     throttle_classes = (KeyRateThrottle,)
-    about_nobody = ("retrieve",)
+    person_optional = ("retrieve",)
     own_transaction = ("retrieve",)
 
     def retrieve(self, request: Request) -> Response:

@@ -27,7 +27,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
-from sessions_app.api.permissions import HasScope, PersonQuery, gone_is_not_found, key_of, user_id_of
+from sessions_app.api.permissions import HasScope, PersonQuery, key_of, missing_rows_as_404, user_id_of
 from sessions_app.database.statement_timeouts import Kind, using_timeouts
 from sessions_app.models import Session, UserProfile
 from sessions_app.refusals import Refusal
@@ -70,7 +70,7 @@ class ApiViewSet(GenericViewSet[M]):
     long_running: Sequence[str] = ()  # actions whose statements may take minutes
 
     validated_data: dict[str, Any]  # the input without `user_id`
-    named: str | None  # the `user_id` in the request
+    requested_user_id: str | None  # the `user_id` in the request
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Handle a request like DRF, but first validate the input, and run the action in its transaction."""
@@ -96,8 +96,8 @@ class ApiViewSet(GenericViewSet[M]):
         data = self.request.data if in_body and serializer else self.request.query_params.dict()
         self.validated_data = serializer.validated(data, is_text=not in_body) if serializer else {}
         named = self.validated_data.pop("user_id", None)
-        self.named = self.kwargs.get("user_id", named)
-        if named not in (None, self.named):
+        self.requested_user_id = self.kwargs.get("user_id", named)
+        if named not in (None, self.requested_user_id):
             raise ValidationError(
                 {"user_id": "user_id differs from the user in the URL. Send the same id, or omit user_id."},
                 CONTRADICTORY,
@@ -156,7 +156,7 @@ class PersonViewSet(ApiViewSet[M]):
     """A resource of one person. Its queryset is filtered by person, and row-level security limits what it reads."""
 
     creates_person: Sequence[str] = ()  # actions that create the person if they don't exist
-    about_nobody: Sequence[str] = ()  # actions for which a service key need not name a person
+    person_optional: Sequence[str] = ()  # actions for which a service key need not name a person
     own_transaction: Sequence[str] = ()  # actions that open their transactions themselves
 
     person: UserProfile | None  # None if no person is named, or if the key may not see the person
@@ -170,7 +170,7 @@ class PersonViewSet(ApiViewSet[M]):
 
     @property
     def needs_person(self) -> bool:
-        return self.action not in self.about_nobody
+        return self.action not in self.person_optional
 
     def acting(self) -> AbstractContextManager[None]:
         """Return the person's transaction, or an empty context for an action that opens its own."""
@@ -178,7 +178,7 @@ class PersonViewSet(ApiViewSet[M]):
 
     def user_id(self) -> str | None:
         create = self.action in self.creates_person
-        return user_id_of(self.request, self.named, create=create, is_needed=self.needs_person)
+        return user_id_of(self.request, self.requested_user_id, create=create, is_needed=self.needs_person)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -186,7 +186,7 @@ class PersonViewSet(ApiViewSet[M]):
         writes = self.request.method not in SAFE_METHODS and self.scopes.get(self.action) != "read"
         create = self.action in self.creates_person
         entered = acting_for(self.user_id(), application=self.application, create=create, holding=writes)
-        with gone_is_not_found(), entered as self.person:
+        with missing_rows_as_404(), entered as self.person:
             yield
 
     @property

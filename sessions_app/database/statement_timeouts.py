@@ -145,13 +145,13 @@ class Unavailable(Refusal):
     status, retry_after = 503, 1
 
     def __init__(self, error: OperationalError) -> None:
-        self.code, text = _told(error.__cause__)
+        self.code, text = _code_and_text(error.__cause__)
         super().__init__(text)
         # Log only the kind of the error, because its text may quote the request.
         logger.warning("the database did not carry out a request", error=type(error.__cause__ or error).__name__)
 
 
-def _told(cause: BaseException | None) -> tuple[str, str]:
+def _code_and_text(cause: BaseException | None) -> tuple[str, str]:
     if isinstance(cause, (errors.LockNotAvailable, errors.DeadlockDetected)):
         return "busy", "Another request is changing the same data. Try again in a moment."
     if isinstance(cause, errors.QueryCanceled):

@@ -66,7 +66,7 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
     def turns(self) -> Self:
         return self.filter(kind=Message.Kind.TURN)
 
-    def believed(self) -> Self:
+    def unretracted(self) -> Self:
         """Return the messages that are not retracted. Engines, contexts and searches never receive any others."""
         return self.filter(retracted_at=None)
 

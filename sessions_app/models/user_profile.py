@@ -61,7 +61,7 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def named(self, user_id: str, application: int) -> "UserProfile | None":
         return self.filter(application=application, user_id=user_id).first()
 
-    def told_of(self, text: str) -> Self:
+    def matching(self, text: str) -> Self:
         """Return people whose id or summary contains, for each word of the text, a word that starts with it.
 
         Ignores case. Empty if the text has no words.
@@ -84,7 +84,7 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
             cursor.execute(_HOLD_SQL, [list(pks)])
             return {pk for (pk,) in cursor}
 
-    def is_kept(self, pk: int) -> bool:
+    def try_hold(self, pk: int) -> bool:
         """Protect a person from erasure like `hold`, without waiting. Return False if an erasure is running or done."""
         with connection.cursor() as cursor:
             cursor.execute(f"{_HOLD_SQL} SKIP LOCKED", [[pk]])
@@ -153,7 +153,7 @@ class UserProfile(models.Model):
             return zoneinfo.ZoneInfo("UTC")
 
 
-def united(known: Iterable[str], new: Iterable[str]) -> list[str]:
+def merge_lists(known: Iterable[str], new: Iterable[str]) -> list[str]:
     """Merge two lists, without case-insensitive duplicates. Keep the newest 50, newest last."""
     merged: dict[str, str] = {}
     for item in (*known, *new):

@@ -22,7 +22,7 @@ from sessions_app.people.import_user import SessionOfMessage, keep_from_first_tu
 from sessions_app.people.provenance import Provenance, declare
 
 
-def _of_own_keys(model: type[DailyUsage | DailyLimit], *, not_exported: str, left_alone: str) -> Provenance:
+def _of_own_keys(model: type[DailyUsage | DailyLimit], *, not_exported: str, not_retracted: str) -> Provenance:
     """Declare a table whose rows refer to one of the person's keys, but not to the person."""
 
     def rows(user: UserProfile) -> QuerySet[Any]:
@@ -38,9 +38,9 @@ def _of_own_keys(model: type[DailyUsage | DailyLimit], *, not_exported: str, lef
         model,
         person="key__user",
         not_exported=not_exported,
-        left_alone=left_alone,
+        not_retracted=not_retracted,
         erase=erase,
-        beside=count,
+        count_others=count,
     )
 
 
@@ -55,7 +55,7 @@ declare(
             is_restored=False,  # `import_user` restores the profile separately, before all other rows
         ),
         person="pk",
-        left_alone="it is derived from facts, and is updated when they change",
+        not_retracted="it is derived from facts, and is updated when they change",
     ),
     Provenance(
         Session,
@@ -100,13 +100,13 @@ declare(
         Archive,
         made_of=("session", "first_sequence", "last_sequence"),
         not_exported="its turns are exported",
-        left_alone="archived turns are restored before they are retracted",
+        not_retracted="archived turns are restored before they are retracted",
     ),
     Provenance(
         ApiKey,
         not_exported="it is a credential for this installation, and can't be shown again",
-        left_alone="it is not derived from turns",
+        not_retracted="it is not derived from turns",
     ),
-    _of_own_keys(DailyUsage, not_exported="it counts the calls of a key", left_alone="it contains only numbers"),
-    _of_own_keys(DailyLimit, not_exported="an operator set it", left_alone="it is not derived from turns"),
+    _of_own_keys(DailyUsage, not_exported="it counts the calls of a key", not_retracted="it contains only numbers"),
+    _of_own_keys(DailyLimit, not_exported="an operator set it", not_retracted="it is not derived from turns"),
 )

@@ -78,9 +78,9 @@ class Erased:
         return vars(self) | {"erasure_id": str(self.erasure_id)}
 
 
-def holdings(user: UserProfile) -> Counter[str]:
+def count_erasable_rows(user: UserProfile) -> Counter[str]:
     """Count the rows that an erasure removes, and the names that it removes from other people's items, by kind."""
-    return +(_count(_own(), user) + _beside(user))
+    return +(_count(_lookups_to_profile(), user) + _count_others(user))
 
 
 def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
@@ -126,7 +126,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
         raise OnHold(
             f"{held} sessions of this person are under legal hold. Nothing was erased. Release the holds first."
         )
-    rows, kept = holdings(user), Counter[str]()
+    rows, kept = count_erasable_rows(user), Counter[str]()
     for provenance in declared():
         if provenance.erase and (blanked := provenance.erase(user)):
             kept[_kind(provenance.model)] += blanked
@@ -134,7 +134,7 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
     for column in (UserProfile._meta.pk, *_columns()):
         _scrub_operators_log(column, user)
     _delete_all(user)
-    erased = Erased(erasure_id, rows, left=_left(user), kept=+kept)
+    erased = Erased(erasure_id, rows, left=_search_again(user), kept=+kept)
     Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=erased.receipt)
     call_wanted.send(None, function=REMOVE_TASK, args=[user.pk, str(erasure_id)], user_pk=None)
     return user.pk, erased
@@ -160,7 +160,7 @@ def _kind(model: type[Model]) -> str:
     return str(model._meta.verbose_name_plural)
 
 
-def _own() -> list[Lookup]:
+def _lookups_to_profile() -> list[Lookup]:
     return [(column.model, column.name) for column in _columns()]
 
 
@@ -182,11 +182,11 @@ def _number(model: type[Model], theirs: Q) -> QuerySet[Any, tuple[str, int]]:
     return number
 
 
-def _beside(user: UserProfile) -> Counter[str]:
+def _count_others(user: UserProfile) -> Counter[str]:
     counts = Counter[str]()
     for provenance in declared():
-        if provenance.beside:
-            counts.update(provenance.beside(user))
+        if provenance.count_others:
+            counts.update(provenance.count_others(user))
     return counts
 
 
@@ -203,12 +203,12 @@ def _delete_all(user: UserProfile) -> None:
         raise RowsRemain(f"Rows of {table} still refer to the person. Nothing was erased.") from None
 
 
-def _left(user: UserProfile) -> Counter[str]:
+def _search_again(user: UserProfile) -> Counter[str]:
     """Search every declared table, and every table that refers to people, for the person. Return zeros, by kind, or
     raise RowsRemain.
     """
-    left = _count([*_own(), *((each.model, each.person) for each in declared())], user)
-    left.update(_beside(user))
+    left = _count([*_lookups_to_profile(), *((each.model, each.person) for each in declared())], user)
+    left.update(_count_others(user))
     if found := +left:
         raise RowsRemain(f"Rows of these tables would remain: {', '.join(found)}. Nothing was erased.")
     return left

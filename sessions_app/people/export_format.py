@@ -57,7 +57,7 @@ class Exporting:
 
 
 @dataclass
-class Restored:
+class RestoredRow:
     """A row that is being restored."""
 
     line: Line
@@ -82,13 +82,13 @@ class Column:
     def __init__(self, name: str, lookup: str = "") -> None:
         self.name, self.lookup = name, lookup or name
 
-    def belongs_to(self, model: Model) -> None:
+    def set_model(self, model: Model) -> None:
         self.model = model
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         """Convert values of the table to values of the file, in place."""
 
-    def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
         """Convert values of the file to values of the table, in place. Return the rows to restore."""
         return rows
 
@@ -100,15 +100,15 @@ class NotRestored(Column):
 class Name(Column):
     """An id that is unique among the person's rows. An import skips rows that the person already has."""
 
-    def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
-        taken = importing.taken(self.model, self.name, [row.line[self.name] for row in rows])
+    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
+        taken = importing.existing_ids(self.model, self.name, [row.line[self.name] for row in rows])
         return [row for row in rows if row.line[self.name] not in taken]
 
 
 class PublicId(Column):
     """An id that is unique among all rows. An import skips rows that the person already has."""
 
-    def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
         user, taken = importing.user, self._owners([row.line[self.name] for row in rows])
         for row in rows:
             # If a row of another person has the id, derive a new one.
@@ -122,7 +122,7 @@ class PublicId(Column):
         return dict(named.values_list(self.name, "user_id"))
 
 
-class NameOf(Column):
+class Reference(Column):
     """A reference in `column` to a row of the table `to`, by that table's field `by` instead of its primary key.
 
     `is_optional`: the row is restored even if the other row was not.
@@ -134,12 +134,12 @@ class NameOf(Column):
         super().__init__(name, f"{column}__{by}")
         self._column, self._to, self._by, self._is_optional = column, to, by, is_optional
 
-    def belongs_to(self, model: Model) -> None:
-        super().belongs_to(model)
+    def set_model(self, model: Model) -> None:
+        super().set_model(model)
         named = type_of(self._to._meta.get_field(self._by))
         self.type = named | None if model._meta.get_field(self._column).null else named
 
-    def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: "Importing") -> list[RestoredRow]:
         column = f"{self._column}_id"
         for row in rows:
             row.columns[column] = importing.added[self._to].get((row.line[self.name],))
@@ -170,15 +170,15 @@ class File:
     is_restored: bool = True  # by an import
     is_newer: bool = False  # older exports may lack the file
     is_former: bool = False  # only older exports have the file
-    may_be_there: bool = False  # whether to skip rows that violate a unique constraint
-    after: "Callable[[list[Restored], Importing], None] | None" = None  # called after each batch of restored rows
+    skip_existing: bool = False  # whether to skip rows that violate a unique constraint
+    after: "Callable[[list[RestoredRow], Importing], None] | None" = None  # called after each batch of restored rows
     at_end: "Callable[[Importing], None] | None" = None  # called after all rows are restored
     model: Model = field(init=False)
 
-    def belongs_to(self, model: Model) -> None:
+    def set_model(self, model: Model) -> None:
         self.model = model
         for column in self.columns:
-            column.belongs_to(model)
+            column.set_model(model)
 
     @property
     def path(self) -> str:
@@ -204,10 +204,10 @@ class File:
                 column.write(lines, exporting)
             yield from lines
 
-    def restored(self, line: Shape) -> Restored:
+    def restored(self, line: Shape) -> RestoredRow:
         fields = line.model_dump()
         not_columns = {column.name for column in self.columns if not column.is_column} | {*self.former.split()}
-        return Restored(fields, {name: value for name, value in fields.items() if name not in not_columns})
+        return RestoredRow(fields, {name: value for name, value in fields.items() if name not in not_columns})
 
 
 _TYPES: dict[Any, Any] = {

@@ -32,7 +32,7 @@ from sessions_app.bounded_memory import (
 )
 from sessions_app.database.sql import insert_if_missing, insert_raw
 from sessions_app.models import Session, UserProfile
-from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, NameOf, Restored, Shape, batched
+from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, Reference, RestoredRow, Shape, batched
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 
@@ -57,7 +57,7 @@ class ExportFile:
         self._path, self._archive = path, archive
         self.at = str(path)
 
-    def rows(self, file: File) -> Iterator[Restored]:
+    def rows(self, file: File) -> Iterator[RestoredRow]:
         """Yield the lines of a file as rows to restore. Raise NotAnExport if the file or a line is not valid."""
         if (file.is_newer or file.is_former) and not self.has(file.path):
             return
@@ -149,14 +149,14 @@ class Importing:
     # By table: primary keys of added rows by their ids in the export; ids of rows that existed before; and values to
     # write after other rows are restored, by primary key.
     added: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
-    there: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
+    existing: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
     later: dict[Model, DiskDict] = field(default_factory=lambda: defaultdict(DiskDict))
 
-    def taken(self, model: Model, column: str, names: Collection[str]) -> set[str]:
+    def existing_ids(self, model: Model, column: str, names: Collection[str]) -> set[str]:
         """Return which of the ids the person's rows already had before this import."""
         named = model._base_manager.filter(**{"user": self.user, f"{column}__in": names})
         found = {name for name in named.values_list(column, flat=True) if (name,) not in self.added[model]}
-        self.there[model].update((name, True) for name in found)
+        self.existing[model].update((name, True) for name in found)
         return found
 
     def sessions(self) -> Iterator[Session]:
@@ -179,17 +179,17 @@ class Importing:
             file.at_end(self)
         return count
 
-    def _insert(self, file: File, rows: list[Restored]) -> list[Restored]:
+    def _insert(self, file: File, rows: list[RestoredRow]) -> list[RestoredRow]:
         for row in rows:
             row.row = file.model(user=self.user, **row.columns)
-        if file.may_be_there:
+        if file.skip_existing:
             return [row for row in rows if insert_if_missing(row.row)]
         insert_raw([row.row for row in rows])
         return rows
 
 
-def _batches(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
-    batch: list[Restored] = []
+def _batches(rows: Iterable[RestoredRow]) -> Iterator[list[RestoredRow]]:
+    batch: list[RestoredRow] = []
     weight = 0
     for row in rows:
         if batch and (len(batch) == AT_ONCE or weight + row.weight > WEIGHT_MAX):
@@ -238,13 +238,13 @@ def _begin(export: ExportFile, files: dict[str, File], application: int, user_id
 # --- the transcript ---
 
 
-class SessionOfMessage(NameOf):
+class SessionOfMessage(Reference):
     """The session of a message. The export must contain it."""
 
-    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+    def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         for row in rows:
             name = row.line[self.name]
-            if (name,) not in importing.added[Session] and name not in importing.there[Session]:
+            if (name,) not in importing.added[Session] and name not in importing.existing[Session]:
                 raise NotAnExport(f"{importing.export.at}: sessions.jsonl doesn't contain the session of this message.")
         return super().read(rows, importing)
 

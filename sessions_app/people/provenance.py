@@ -33,7 +33,7 @@ class Provenance:
         address: tuple[str, str] | None = None,
         is_withdrawn: bool = False,  # whether a retraction removes rows derived from retracted turns
         is_rewritten: bool = False,  # whether it rewrites rows that refer to removed rows or contain their text
-        left_alone: str = "",  # why a retraction does neither
+        not_retracted: str = "",  # why a retraction does neither
         # Returns questions that check, after a retraction, that answers don't repeat the retracted text. Each comes
         # with the session to ask it in, or None for any session.
         questions: Callable[[Any], Iterable[tuple[str, Session | None]]] | None = None,
@@ -41,15 +41,15 @@ class Provenance:
         # Removes or blanks data in rows that don't refer to the profile. Called before the other rows are deleted.
         # Returns the number of blanked rows, if any.
         erase: Callable[[UserProfile], int | None] | None = None,
-        beside: Callable[[UserProfile], Mapping[str, int]] | None = None,  # counts the rows that `erase` removes
+        count_others: Callable[[UserProfile], Mapping[str, int]] | None = None,  # counts the rows that `erase` removes
     ) -> None:
         self.model, self.files, self.person = model, files, person
         self.made_of, self.made_by, self.not_exported = made_of, made_by, not_exported
         self.address = address
-        self.is_withdrawn, self.is_rewritten, self.left_alone = is_withdrawn, is_rewritten, left_alone
-        self.questions, self.imported, self.erase, self.beside = questions, imported, erase, beside
+        self.is_withdrawn, self.is_rewritten, self.not_retracted = is_withdrawn, is_rewritten, not_retracted
+        self.questions, self.imported, self.erase, self.count_others = questions, imported, erase, count_others
         for file in files:
-            file.belongs_to(model)
+            file.set_model(model)
 
     def rows(self, user: UserProfile) -> QuerySet[Any]:
         return self.model._base_manager.filter(**{self.person: user.pk})

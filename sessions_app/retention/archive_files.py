@@ -98,7 +98,7 @@ class PackedFile:
     def add(self, lines: Iterable[bytes]) -> Span:
         """Compress lines into a new span. Equal lines give equal bytes. Raise ArchiveError if the disk is full."""
         turns, blocks, sha256, start = TurnsHash(), [], hashlib.sha256(), self.file.tell()
-        with _naming("a temporary file"):
+        with _as_archive_errors("a temporary file"):
             for block in blocks_of(turns.counted(lines), BLOCK_BYTES):
                 blocks.append((json.loads(block[0])["sequence"], self.file.tell() - start))
                 part = gzip.compress(b"".join(line + b"\n" for line in block), LEVEL, mtime=0)
@@ -110,7 +110,7 @@ class PackedFile:
     def copy(self, archive: Archive) -> Span:
         """Verify the span of an archive, and copy it unchanged. Raise ArchiveError if that fails."""
         turns, start = TurnsHash(), self.file.tell()
-        with _naming(archive.name), _span_of(archive) as span:
+        with _as_archive_errors(archive.name), _span_of(archive) as span:
             for _line in turns.counted(_lines(span)):
                 pass
             span.seek(0)
@@ -140,7 +140,7 @@ def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
 @contextmanager
 def new_file() -> Iterator[PackedFile]:
     """Open a new temporary file. If the disk is full, raise ArchiveError, now or when the file is closed."""
-    with _naming("a temporary file"), TemporaryFile() as file:
+    with _as_archive_errors("a temporary file"), TemporaryFile() as file:
         yield PackedFile(file)
 
 
@@ -192,7 +192,7 @@ def store(content: PackedFile, name: str) -> str:
     The name survives a crash only after `sync_folder`. Raises ArchiveError, and removes the file, if the storage
     fails or returns different content.
     """
-    with _naming(name):
+    with _as_archive_errors(name):
         content.file.seek(0)
         stored = storages["archive"].save(name, File(content.file))
         try:
@@ -227,14 +227,14 @@ def _sync(name: str) -> None:
 def sync_folder(user_pk: int) -> None:
     """Flush the file names in a person's folder to disk if the storage is local. Raise ArchiveError if that fails."""
     for folder in (str(user_pk), ""):
-        with _naming(folder):
+        with _as_archive_errors(folder):
             _sync(folder)
 
 
 def read(archive: Archive) -> Iterator[bytes]:
     """Verify the span of an archive, and yield its lines. Raise ArchiveError if it is missing or damaged."""
     turns = TurnsHash()
-    with _naming(archive.name), _span_of(archive) as span:
+    with _as_archive_errors(archive.name), _span_of(archive) as span:
         yield from turns.counted(_lines(span))
     if turns.count != archive.turn_count:
         raise ArchiveError(f"{archive.name} has {turns.count} turns instead of {archive.turn_count}.")
@@ -275,7 +275,7 @@ def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[s
     Reads only this block, and only verifies its gzip checksum. This suffices to show turns, but not to delete
     anything. Raises ArchiveError if the file is missing, or the block is damaged.
     """
-    with _naming(name):
+    with _as_archive_errors(name):
         lines = _block_at(name, offset).split(b"\n")
         wanted = [line for line in lines if any(b'"sequence":%d,' % sequence in line for sequence in sequences)]
         turns: list[dict[str, Any]] = [json.loads(line) for line in wanted]
@@ -311,7 +311,7 @@ def check(archive: Archive) -> None:
 def discard(names: Iterable[str]) -> None:
     """Remove files, ignoring missing ones. Raise ArchiveError if the storage fails."""
     for name in names:
-        with _naming(name):
+        with _as_archive_errors(name):
             storages["archive"].delete(name)
 
 
@@ -343,7 +343,7 @@ def remove(folder: str) -> None:
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:
-    with _naming(folder), suppress(FileNotFoundError):
+    with _as_archive_errors(folder), suppress(FileNotFoundError):
         return storages["archive"].listdir(folder)
     return [], []
 
@@ -353,7 +353,7 @@ def _files(folder: str) -> list[str]:
     return [f"{folder}/{name}" for name in files] + [name for inner in folders for name in _files(f"{folder}/{inner}")]
 
 
-def refusal() -> str:
+def storage_error() -> str:
     """Test the storage by writing, reading and removing a small file. Return the error, or a blank string."""
     try:
         with new_file() as content:
@@ -365,7 +365,7 @@ def refusal() -> str:
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _as_archive_errors(name: str) -> Iterator[None]:
     """Convert the errors of any storage to an `ArchiveError` with the name of the file."""
     try:
         yield

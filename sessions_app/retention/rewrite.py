@@ -32,10 +32,10 @@ def remove_archives(user_pk: int, archives: QuerySet[Archive]) -> None:
         # Returns the current file names, because another transaction may just have rewritten a file.
         cursor.execute(_REMOVE_SQL, [list(archives.values_list("pk", flat=True)), user_pk])
         names = {name for (name,) in cursor}
-    let_go(user_pk, names)
+    remove_unused_spans(user_pk, names)
 
 
-def let_go(user_pk: int, names: Collection[str]) -> None:
+def remove_unused_spans(user_pk: int, names: Collection[str]) -> None:
     """After this transaction commits, remove the unused spans of these files, and files with only unused spans."""
     rows = Archive.objects.filter(user_id=user_pk, name__in=names)
     shared = set(rows.values_list("name", flat=True)) if names else set()
@@ -47,11 +47,11 @@ def let_go(user_pk: int, names: Collection[str]) -> None:
 def rewrite_archives(user_pk: int, names: Collection[str]) -> None:
     """Rewrite a person's files to remove spans that no row refers to. Raise ArchiveError if that fails."""
     for name in names:
-        while not _is_rewritten(user_pk, name):
+        while not _try_rewrite(user_pk, name):
             pass
 
 
-def _is_rewritten(user_pk: int, name: str) -> bool:
+def _try_rewrite(user_pk: int, name: str) -> bool:
     try:
         with transaction.atomic(), ExitStack() as undo:
             if archive_files.wait_and_claim(user_pk):

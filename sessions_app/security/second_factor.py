@@ -30,7 +30,7 @@ TIMES = [TimeColumn(kind, "throttling_failure_timestamp") for kind in (TOTPDevic
 _SALT = "second-factor"
 
 
-class Offer:
+class UnconfirmedKey:
     """A key that a login can confirm as its second factor. It is not stored until a correct code is entered."""
 
     def __init__(self, login: User, key: str = "") -> None:  # the key in hexadecimal; by default a new one
@@ -43,7 +43,7 @@ class Offer:
         return signing.dumps([self.login.pk, self.key], salt=_SALT)
 
     @classmethod
-    def from_form(cls, login: User, signed: str) -> "Offer | None":
+    def from_form(cls, login: User, signed: str) -> "UnconfirmedKey | None":
         """Return the offer from a submitted form. None if it belongs to another login, or is too old."""
         try:
             whose, key = signing.loads(signed, salt=_SALT, max_age=SET_UP_SECONDS)
@@ -63,10 +63,10 @@ class Offer:
         return " ".join(letters[start : start + 4] for start in range(0, len(letters), 4))
 
     @transaction.atomic
-    def take(self, code: str) -> TOTPDevice | None:
+    def confirm(self, code: str) -> TOTPDevice | None:
         """Set up and return the second factor, or return None if the code is wrong or the login already has one."""
         User.objects.select_for_update().get(pk=self.login.pk)
-        if has_one(self.login):
+        if is_set_up(self.login):
             return None
         self._device.save()
         if not self._device.verify_token(code):
@@ -83,13 +83,13 @@ def login_of(request: HttpRequest) -> User:
     return request.user
 
 
-def set_up() -> "QuerySet[TOTPDevice]":
+def confirmed_devices() -> "QuerySet[TOTPDevice]":
     devices: QuerySet[TOTPDevice] = TOTPDevice.objects.filter(confirmed=True)
     return devices
 
 
-def has_one(login: User) -> bool:
-    return set_up().filter(user=login).exists()
+def is_set_up(login: User) -> bool:
+    return confirmed_devices().filter(user=login).exists()
 
 
 def is_verified(request: HttpRequest) -> bool:
@@ -108,7 +108,7 @@ def verify(request: HttpRequest, code: str) -> bool:
     kind = TOTPDevice if len(code) == DIGITS and code.isdecimal() else StaticDevice
     for device in kind.objects.filter(user=login, confirmed=True):
         if django_otp.verify_token(login, device.persistent_id, code):
-            enter(request, device)
+            mark_verified(request, device)
             if kind is StaticDevice:
                 _log("recovery_code_used", login.get_username(), left=recovery_codes_left(login))
             return True
@@ -116,7 +116,7 @@ def verify(request: HttpRequest, code: str) -> bool:
     return False
 
 
-def enter(request: HttpRequest, device: TOTPDevice | StaticDevice) -> None:
+def mark_verified(request: HttpRequest, device: TOTPDevice | StaticDevice) -> None:
     """Mark the session as verified, and change the session key, so a stolen key becomes useless."""
     request.session.cycle_key()
     django_otp.login(request, device)
@@ -145,7 +145,7 @@ def remove(login: User, *, actor: str) -> None:
     Event.objects.create(type="second_factor_removed", actor=actor, payload={"login": login.get_username()})
 
 
-def note_set_up(login: User) -> None:
+def log_setup(login: User) -> None:
     _log("second_factor_set_up", login.get_username())
 
 

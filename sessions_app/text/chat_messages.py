@@ -62,8 +62,8 @@ def _fields(message: OpenAIMessage, tools: dict[str, str]) -> Fields:
         "content": text,
         "tool_name": (message.name or tools.get(message.tool_call_id or "", "")) if is_result else "",
         "name": "" if is_result else message.name or "",
-        "payload": filled(payload) or None,
-        "metadata": filled(without_data(message.model_extra)),
+        "payload": without_empty(payload) or None,
+        "metadata": without_empty(without_data(message.model_extra)),
     }
 
 
@@ -98,5 +98,5 @@ def without_data(value: Any, *, is_data: bool = False, depth: int = 0) -> Any:
     return value
 
 
-def filled(fields: Mapping[str, Any]) -> Fields:
+def without_empty(fields: Mapping[str, Any]) -> Fields:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

@@ -123,7 +123,7 @@ def omitted_turns(session: Session, first: int, last: int) -> Omitted:
     """Return the number and range of the turns omitted between two sequences, inclusive, without retracted turns."""
     if not session.retraction_count:  # sequences have no gaps
         return Omitted(last - first + 1, first, last)
-    turns = session.messages.turns().believed().filter(user_id=session.user_id, sequence__range=(first, last))
+    turns = session.messages.turns().unretracted().filter(user_id=session.user_id, sequence__range=(first, last))
     found = turns.aggregate(count=Count("pk"), first=Min("sequence"))
     return Omitted(found["count"], found["first"], last)
 

@@ -22,7 +22,7 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, UserProfile
 from sessions_app.people.erase import ERASED_EVENT
 from sessions_app.row_security import acting_for
-from sessions_app.text.chat_messages import filled
+from sessions_app.text.chat_messages import without_empty
 from sessions_app.transcript.append import CONTEXT_ID, NewMessage, process_texts
 from sessions_app.transcript.append_round import (
     INCOMPLETE,
@@ -180,5 +180,5 @@ class Round:
         if 400 <= self.status < 500:
             return None, "refused"
         metadata = {"source": SOURCE, CONTEXT_ID: self.context_id, INCOMPLETE: why}
-        turn = answer.turn(filled(metadata), is_whole=not why)
+        turn = answer.turn(without_empty(metadata), is_whole=not why)
         return (replace(turn, created_at=self.ended_at), "") if turn else (None, why)

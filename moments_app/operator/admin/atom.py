@@ -24,7 +24,7 @@ from moments_app.streams.add_atoms import process_manual_change
 from moments_app.streams.edit_entities import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from moments_app.streams.timeline import touch
-from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
+from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by_any
 from sessions_app.admin.links import change_url, link_column
 from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
@@ -303,7 +303,7 @@ class EntityAdmin(PageAdmin):
         if not term:
             return queryset, False
         by_words = queryset.filter(pk__in=Entity.objects.matching(term).values("pk"))
-        return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
+        return found_by_any(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # only applications add entities
@@ -356,7 +356,7 @@ class KnownPersonAdmin(ReadOnlyAdmin):
         if not term:
             return queryset, False
         named = queryset.filter(pk__in=KnownPerson.objects.named(term).values("pk"))
-        return found_by(queryset, named, queryset.filter(user__user_id__startswith=term)), False
+        return found_by_any(queryset, named, queryset.filter(user__user_id__startswith=term)), False
 
 
 @admin.register(StoredItem)
@@ -385,7 +385,7 @@ class StoredItemAdmin(PageAdmin):
         if not term:
             return queryset, False
         by_words = queryset.filter(pk__in=StoredItem.objects.matching(term).values("pk"))
-        return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
+        return found_by_any(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -27,7 +27,7 @@ from sessions_app.admin.base import (
     LogAdmin,
     NewestValuesFilter,
     ReadOnlyAdmin,
-    one_line,
+    time_cell,
 )
 from sessions_app.admin.links import column
 from sessions_app.admin.views import FormPage, OperatorPage, RowAction
@@ -139,7 +139,7 @@ class EngineCallAdmin(LogAdmin):
     form_page = CallForm
     views = (SiteCost,)
     readonly_fields = ("called_at", "what", "outcome", "took", "tokens", "cost", "job_link")
-    called_at = column("created_at", "When", one_line)
+    called_at = column("created_at", "When", time_cell)
     what = column("purpose", "Purpose", title_of)
 
     @display(  # type: ignore[untyped-decorator]
@@ -232,7 +232,7 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     list_before_template = "operator/embeddings/list.html"
     views = (SendRefused,)
     form_page = EmbeddingModelForm
-    steered_with = "moments_app.change_job"
+    steer_permission = "moments_app.change_job"
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
         return embedding_state()

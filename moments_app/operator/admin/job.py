@@ -21,8 +21,8 @@ from moments_app.jobs.steer import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
 from moments_app.operator.admin.filters import TitleFilter
-from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, one_line, with_key_names
-from sessions_app.admin.event import WRITTEN
+from sessions_app.admin.base import LogAdmin, ReadOnlyAdmin, time_cell, with_key_names
+from sessions_app.admin.event import FORMATTERS
 from sessions_app.admin.links import change_url, column
 from sessions_app.admin.views import FormPage, RowAction
 from sessions_app.models import Session, UserProfile
@@ -59,7 +59,7 @@ CALLS_SHOWN = 200
 PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarized_to"}
 FOR_EVER = -1  # value of `Schedule.repeats`
 
-WRITTEN["process"] = title_of
+FORMATTERS["process"] = title_of
 
 
 def state_of(job: Job) -> str:
@@ -161,7 +161,7 @@ class JobAdmin(LogAdmin):
 
     list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
     list_filter = (StateFilter, ("process", TitleFilter))
-    tells_of_people = False
+    shows_personal_data = False
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
     open_lookups = (
@@ -190,7 +190,7 @@ class JobAdmin(LogAdmin):
         button="Cancel these jobs",
         warning="Queued and running jobs end as cancelled, and their results are discarded.",
     )
-    asked_at = column("queued_at", "Queued", one_line)
+    asked_at = column("queued_at", "Queued", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
@@ -249,8 +249,8 @@ class ScheduleAdmin(ReadOnlyAdmin):
     fields = readonly_fields = ("does", "every", "state", "last_time", "next_time")
     ordering = ("name",)
     actions = ("pause", "resume")
-    last_time = column("last_run", "Last run", one_line)
-    next_time = column("next_run", "Next run", one_line)
+    last_time = column("last_run", "Last run", time_cell)
+    next_time = column("next_run", "Next run", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return with_runs(super().get_queryset(request))

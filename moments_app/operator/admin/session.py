@@ -41,7 +41,7 @@ from moments_app.operator.views.session import (
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
-from sessions_app.admin.links import GIST, column, link_to, marked, titled, turn_url
+from sessions_app.admin.links import GIST, column, highlighted, link_to, name_with_gist, turn_url
 from sessions_app.admin.views import FormPage, actor_of
 from sessions_app.models import Archive, Session
 from sessions_app.transcript.append import CONTEXT_ID
@@ -116,7 +116,7 @@ class SessionAdmin(PageAdmin):
 
     @admin.display(description="Session", ordering="session_id")
     def name(self, session: Session) -> str:
-        return titled(session.session_id, getattr(session, "began", ""))
+        return name_with_gist(session.session_id, getattr(session, "began", ""))
 
     @display(  # type: ignore[untyped-decorator]
         description="Status", ordering="status", label={"active": "success", "cleared": "info"}
@@ -179,7 +179,7 @@ def _said_column(request: HttpRequest) -> Callable[[Session], str]:
             '<span><a class="rem-link" href="{}">{}</a> {}</span>',
             url,
             capfirst(found.name),
-            marked(found.excerpt, words),
+            highlighted(found.excerpt, words),
         )
 
     return said
@@ -225,7 +225,7 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Turns", ordering="end_sequence")
     def told(self, summary: Summary) -> SafeString:
-        return titled(self.window(summary), summary.text)
+        return name_with_gist(self.window(summary), summary.text)
 
     @staticmethod
     def window(summary: Summary) -> str:
@@ -298,7 +298,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     list_display = ("created_at", "session_link", "user_link", "total", "layers", "context_id")
     list_filter = (UserFilter, ("created_at", DaysFilter))
     list_select_related = ("session", "user")
-    tells_of_people = False
+    shows_personal_data = False
     ordering = ("-created_at", "-id")
     when_empty = "No served contexts. A context appears here when an application requests it."
     form_page = ReceiptForm
@@ -320,7 +320,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
     """The archived turns of one session and month, stored in a file."""
 
     list_display = ("name", "session", "user", "month", "turns", "turn_count", "byte_count")
-    tells_of_people = False
+    shows_personal_data = False
     list_select_related = ("session", "user")
     open_lookups = ("session__id__exact",)
     ordering = ("-id",)

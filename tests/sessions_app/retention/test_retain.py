@@ -806,7 +806,7 @@ def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
 @pytest.mark.slow
 def test_all_sessions_are_archived_with_any_batch_size(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "SESSIONS_AT_ONCE", 3)
-    monkeypatch.setattr(process, "TAKEN_AT_ONCE", 4)
+    monkeypatch.setattr(process, "REMOVED_AT_ONCE", 4)
     sessions = [covered_session(ada, 9, session_id=f"s{n}") for n in range(7)]
     before = [fingerprint(session) for session in sessions]
     assert retain().sessions == 7

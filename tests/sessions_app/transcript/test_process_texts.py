@@ -13,7 +13,7 @@ from moments_app.models import OwnText
 from moments_app.recall import index_words
 from moments_app.turns import platform_text
 from sessions_app import lexemes
-from sessions_app.imports.import_sessions import Place, Record, import_sessions
+from sessions_app.imports.import_sessions import Record, SessionRef, import_sessions
 from sessions_app.models import Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript import append as append_module
@@ -40,7 +40,7 @@ def by_a_function(service: Api) -> None:
 
 def by_an_import(service: Api) -> None:
     said = [NewMessage("user", TEXT, external_id="1"), NewMessage("assistant", "Then wait.", external_id="2")]
-    found = [Record(f"{n}", Place("ada", f"s{n}"), message) for n, message in enumerate(said)]
+    found = [Record(f"{n}", SessionRef("ada", f"s{n}"), message) for n, message in enumerate(said)]
     assert import_sessions(found, application=DEFAULT).added == 2
 
 
