@@ -47,7 +47,7 @@ class _BoundedFile:
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(min(size, DIRECTORY_MAX + 1) if size >= 0 else DIRECTORY_MAX + 1)
-        if len(data) > DIRECTORY_MAX:  # only the directory of a zip file is read at once
+        if len(data) > DIRECTORY_MAX:  # zipfile reads the whole directory at once
             raise ZipRefused(f"The list of its files is longer than {DIRECTORY_MAX // MIB} MiB.")
         return data
 
@@ -61,8 +61,9 @@ def open_zip(file: IO[bytes]) -> ZipFile:
 
 
 def open_member(archive: ZipFile, member: ZipInfo) -> IO[bytes]:
-    """Open a file in a zip file as a stream. Raise BadZipFile if it is damaged, or ZipRefused if it is encrypted, or if
-    its compression method needs too much memory.
+    """Open a file in a zip file as a stream. Raise BadZipFile if it is damaged.
+
+    Raise ZipRefused if it is encrypted, or if its compression method needs too much memory.
     """
     if member.flag_bits & _ENCRYPTED:
         raise ZipRefused("It is encrypted.")

@@ -52,35 +52,8 @@ OCCURRENCES = 255  # positions of a word that PostgreSQL stores
 MAX_CACHED = 20_000  # words whose stems are cached, per choice of languages
 _PLACES = [str(place) for place in range(1, POSITIONS + 1)]
 
-_LATIN = {
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "en": "english",
-    "es": "spanish",
-    "fi": "finnish",
-    "fr": "french",
-    "hu": "hungarian",
-    "id": "indonesian",
-    "it": "italian",
-    "nl": "dutch",
-    "no": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "sv": "swedish",
-    "tr": "turkish",
-}
-_OTHERS = {
-    "ar": "arabic",
-    "el": "greek",
-    "fa": "persian",
-    "hi": "hindi",
-    "hy": "armenian",
-    "ru": "russian",
-    "ta": "tamil",
-}
-_STEMMERS = _LATIN | _OTHERS
+# Languages whose letters are Latin. Their codes are also the names of Snowball's stemmers.
+_LATIN = ("cs", "da", "de", "en", "es", "fi", "fr", "hu", "id", "it", "nl", "no", "pl", "pt", "ro", "sv", "tr")
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u0640\u064b-\u065f\u0670\u200c\u200d\u0900-\u0963\u0966-\u0dff"
 _PAIR_SCRIPTS = {
     "han": "\u3005\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff",
@@ -196,8 +169,9 @@ def certain_language(text: str) -> str:
 
 
 def words_of_query(text: str, most: int | None = None) -> list[QueryWord]:
-    """Return the distinct words of a query. If it has more than `most`, return those at its start and its end, where
-    the question usually is.
+    """Return the distinct words of a query.
+
+    If it has more than `most`, return those at its start and its end, where the question usually is.
     """
     return list(_words_of_query(text, most))
 
@@ -378,8 +352,9 @@ def _phrase(text: str, joined: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all stems that the index may contain for a word: also those of the word without accents, and its English
-    stem with accents, which older versions indexed.
+    """Return all stems that the index may contain for a word.
+
+    They include the stems of the word without accents, and its English stem with accents, which older versions indexed.
     """
     bare = _plain(word.casefold())
     stems = dict.fromkeys(_stems_of(word, (languages[0],)))
@@ -461,7 +436,7 @@ _local = threading.local()  # a stemmer isn't thread-safe
 def _stemmed(language: str, word: str) -> str:
     stemmers: dict[str, Stemmer.Stemmer] = _local.__dict__
     if language not in stemmers:
-        stemmers[language] = Stemmer.Stemmer(_STEMMERS[language])
+        stemmers[language] = Stemmer.Stemmer(language)
     return stemmers[language].stemWord(word) or word
 
 

@@ -233,9 +233,7 @@ def tabs_of(admin: Any, request: HttpRequest, row: Model, current: str, query: s
 
 
 def first_of(rows: QuerySet[Row], size: int) -> tuple[list[Row], Row | None]:
-    """Return the first rows of a page, at most `size`. If others follow, also return the last of these rows, otherwise
-    None.
-    """
+    """Return at most `size` rows, and the last of them if other rows follow, otherwise None."""
     found = list(rows[: size + 1])
     return found[:size], found[size - 1] if len(found) > size else None
 

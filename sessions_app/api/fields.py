@@ -48,8 +48,8 @@ class StrictSerializer(serializers.Serializer[Any]):
 
     @classmethod
     def validated(cls, data: Any, *, is_text: bool = False) -> dict[str, Any]:
-        """Return the validated data. Raise ValidationError if a value is not valid. The error names the item and the
-        field.
+        """Return the validated data. Raise ValidationError, which names the item and the field, if a value is not
+        valid.
 
         Args:
             data: JSON, or the parameters of a query string by name.

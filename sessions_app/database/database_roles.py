@@ -184,8 +184,9 @@ def attempt(statement: str) -> None:
 
 
 def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
-    """Return SQL for an administrator, in case the tables' owner may not create roles. `web` and `worker` are the
-    logins to create for these processes, blank for none.
+    """Return SQL for an administrator, in case the tables' owner may not create roles.
+
+    `web` and `worker` are the logins to create for these processes, blank for none.
     """
     all_roles = (*_FOR_ONE, *_ROLES, FUNCTIONS_ROLE)
     statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in all_roles]

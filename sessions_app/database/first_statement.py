@@ -19,9 +19,7 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 class Provider:
     def before(self, *, begins: bool) -> str:
-        """Return statements, each with its semicolon, or a blank string. `begins`: the next statement starts a
-        transaction.
-        """
+        """Return statements with semicolons, or a blank string. `begins`: the next statement starts a transaction."""
         raise NotImplementedError
 
     def executed(self) -> None:

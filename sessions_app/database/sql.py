@@ -138,9 +138,7 @@ def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list
 
 
 def insert_raw(instances: Sequence[Model]) -> None:
-    """Insert rows of one table, with their own values for times that Django usually sets itself. Set their primary
-    keys. Send no signals.
-    """
+    """Insert rows with their own values for times that Django usually sets. Set their primary keys. Send no signals."""
     if not instances:
         return
     model = type(instances[0])
@@ -152,9 +150,7 @@ def insert_raw(instances: Sequence[Model]) -> None:
 
 
 def insert_missing_raw(instances: Sequence[Model]) -> None:
-    """Insert rows of one table with their own primary keys and times. Skip rows that violate a unique constraint. Send
-    no signals.
-    """
+    """Insert rows like `insert_raw`, but with their own primary keys. Skip rows that violate a unique constraint."""
     if not instances:
         return
     query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
@@ -186,11 +182,10 @@ def copy_rows(instances: Sequence[Model]) -> None:
 
 
 def _rows(instances: Sequence[Model], fields: Fields) -> list[list[Any]]:
-    """Return the values of instances as rows. Convert one field of all rows at a time, because stemming is faster with
-    warm CPU caches.
-    """
+    """Return the values of instances as rows."""
     values, converted = attrgetter(*(field.attname for field in fields)), _converted(fields)
     rows = [list(values(instance)) for instance in instances]
+    # One field of many rows at a time, because stemming is faster with warm CPU caches.
     for place, convert in converted:
         for row in rows:
             row[place] = convert(row[place])

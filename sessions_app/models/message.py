@@ -36,8 +36,9 @@ _AT_PLACE_SQL = """
 
 
 def ids_at_places(*kinds: str) -> str:
-    """Return SQL for an array of the ids of a person's messages at some places (session and sequence). A place has at
-    most one message of each of these kinds.
+    """Return SQL for an array of the ids of a person's messages at some places (session and sequence).
+
+    A place has at most one message of each of these kinds.
     """
     # Subqueries, because with a join, the planner may read all messages of a kind. No LATERAL, because it doesn't work
     # for distributed messages with row-level security.

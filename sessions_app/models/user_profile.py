@@ -75,10 +75,11 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         return self.select_for_update(no_key=True)
 
     def hold(self, pks: Collection[int]) -> set[int]:
-        """Protect people from erasure until the transaction ends, without blocking anything else. Return the existing
-        ones.
+        """Protect people from erasure until the transaction ends. Return the primary keys of those that exist.
 
-        A transaction that writes rows of a person and acquires other locks must call this first, to avoid deadlocks.
+        Blocks nothing else. A transaction that writes rows of a person and acquires other locks must call this
+        first, to avoid
+        deadlocks.
         """
         with connection.cursor() as cursor:
             cursor.execute(_HOLD_SQL, [list(pks)])

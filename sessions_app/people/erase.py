@@ -37,7 +37,7 @@ from psycopg.errors import DeadlockDetected
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Conflict
-from sessions_app.retention import archive_files, rewrite
+from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.signals import call_wanted
 from sessions_app.transcript import spool
@@ -204,9 +204,7 @@ def _delete_all(user: UserProfile) -> None:
 
 
 def _search_again(user: UserProfile) -> Counter[str]:
-    """Search every declared table, and every table that refers to people, for the person. Return zeros, by kind, or
-    raise RowsRemain.
-    """
+    """Search every declared table, and every table that refers to people. Return zeros by kind, or raise RowsRemain."""
     left = _count([*_lookups_to_profile(), *((each.model, each.person) for each in declared())], user)
     left.update(_count_others(user))
     if found := +left:
@@ -275,6 +273,6 @@ def delete_session(session: Session, *, actor: str) -> None:
         payload={"message_count": session.message_count},
     )
     folder = archive_files.folder_of(session)
-    rewrite.remove_archives(session.user_id, session.archives.all())
+    archive_files.remove_archives(session.user_id, session.archives.all())
     session.delete()
     transaction.on_commit(partial(archive_files.remove, folder), robust=True)

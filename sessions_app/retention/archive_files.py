@@ -2,9 +2,13 @@
 
 PostgreSQL formats each turn with all its columns, so the turn can be restored exactly. The turns of a session are a
 span of a file, and an `Archive` describes the span. The file may contain spans of other sessions of the person. File
-names consist of primary keys, months and times. A file is never changed. If more turns of a session and month are
-archived, the span is copied to a new file. The content is compressed in blocks, so a turn can be read without unpacking
-everything before it. Any program that supports gzip reads the blocks as one file.
+names consist of primary keys, months and times. The content is compressed in blocks, so a turn can be read without
+unpacking everything before it. Any program that supports gzip reads the blocks as one file.
+
+A file is never changed. If more turns of a session and month are archived, the span is copied to a new file. If a
+session is deleted, restored or copied, no row refers to its old span anymore. Then a job copies the file's other spans
+to a new file (`rewrite_archives`). After a crash, the job is retried, and an unused file may remain. The person's next
+run of retention removes it.
 """
 
 import gzip
@@ -13,9 +17,10 @@ import json
 import os
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from shutil import copyfileobj
 from tempfile import SpooledTemporaryFile, TemporaryFile
 from typing import IO, Any
@@ -23,12 +28,13 @@ from uuid import uuid4
 
 from django.core.files import File
 from django.core.files.storage import storages
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models import BinaryField, F, Func, QuerySet, TextField, Value
 from django.utils import timezone
 
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.models.searched import source_fields
+from sessions_app.signals import call_wanted
 
 COLUMNS = [field.attname for field in source_fields(Message)]
 OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at", "name"}  # the columns of the first release with archives
@@ -51,6 +57,9 @@ LINE_SHA256 = Func(
     function="sha256",
     output_field=BinaryField(),
 )
+
+REWRITE_TASK = "sessions_app.tasks.rewrite_archives"
+_REMOVE_SQL = "DELETE FROM sessions_app_archive WHERE id = ANY(%s) AND user_id = %s RETURNING name"
 
 
 class ArchiveError(Exception):
@@ -186,11 +195,11 @@ def folder_of(session: Session) -> str:  # earlier versions stored the session's
 
 
 def store(content: PackedFile, name: str) -> str:
-    """Write a file into the storage and read it back. Return the name that the storage gave it, which may differ from
-    `name`.
+    """Write a file into the storage and read it back. Return the name that the storage gave it.
 
     The name survives a crash only after `sync_folder`. Raises ArchiveError, and removes the file, if the storage
-    fails or returns different content.
+    fails or
+    returns different content.
     """
     with _as_archive_errors(name):
         content.file.seek(0)
@@ -351,6 +360,67 @@ def _listed(folder: str) -> tuple[list[str], list[str]]:
 def _files(folder: str) -> list[str]:
     folders, files = _listed(folder)
     return [f"{folder}/{name}" for name in files] + [name for inner in folders for name in _files(f"{folder}/{inner}")]
+
+
+# --- removing turns from files ---
+
+
+class ArchivesChanged(Exception):
+    """The archive of another session was removed while its file was rewritten."""
+
+
+def remove_archives(user_pk: int, archives: QuerySet[Archive]) -> None:
+    """Delete archives of a person in the caller's transaction. Their turns are removed from files after the commit."""
+    with connection.cursor() as cursor:
+        # Returns the current file names, because another transaction may just have rewritten a file.
+        cursor.execute(_REMOVE_SQL, [list(archives.values_list("pk", flat=True)), user_pk])
+        names = {name for (name,) in cursor}
+    remove_unused_spans(user_pk, names)
+
+
+def remove_unused_spans(user_pk: int, names: Collection[str]) -> None:
+    """After this transaction commits, remove the unused spans of these files, and files with only unused spans."""
+    rows = Archive.objects.filter(user_id=user_pk, name__in=names)
+    shared = set(rows.values_list("name", flat=True)) if names else set()
+    if shared:
+        call_wanted.send(None, function=REWRITE_TASK, args=[user_pk, sorted(shared)], user_pk=user_pk)
+    transaction.on_commit(partial(discard, set(names) - shared), robust=True)
+
+
+def rewrite_archives(user_pk: int, names: Collection[str]) -> None:
+    """Rewrite a person's files to remove spans that no row refers to. Raise ArchiveError if that fails."""
+    for name in names:
+        while not _try_rewrite(user_pk, name):
+            pass
+
+
+def _try_rewrite(user_pk: int, name: str) -> bool:
+    try:
+        with transaction.atomic(), ExitStack() as undo:
+            if wait_and_claim(user_pk):
+                _rewrite(user_pk, name, undo)
+            undo.pop_all()
+    except ArchivesChanged:
+        return False
+    return True
+
+
+def _rewrite(user_pk: int, name: str, undo: ExitStack) -> None:
+    archives = list(Archive.objects.filter(user_id=user_pk, name=name).order_by("byte_offset"))
+    if archives:
+        with new_file() as file:
+            spans = [file.copy(archive) for archive in archives]
+            new = store(file, name_of(user_pk, archives[0].month))
+        undo.callback(discard, [new])
+        sync_folder(user_pk)
+        for archive, span in zip(archives, spans, strict=True):
+            row = Archive.objects.filter(pk=archive.pk, user_id=user_pk, name=name)
+            if not row.update(name=new, byte_offset=span.byte_offset):
+                raise ArchivesChanged
+    transaction.on_commit(partial(discard, [name]), robust=True)
+
+
+# --- the storage ---
 
 
 def storage_error() -> str:

@@ -69,8 +69,7 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
 
 
 def with_readable_text(user: UserProfile, messages: Iterable[Message]) -> tuple[list[Message], list[SequenceRange]]:
-    """Set the texts of archived messages of one session like `with_text`, with more time. For jobs, which need the
-    texts.
+    """Set the texts of archived messages of one session like `with_text`, with more time. Jobs need the texts.
 
     Returns the messages with text, and the ranges of the other messages, by first and last sequence.
     """

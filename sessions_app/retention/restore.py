@@ -13,7 +13,6 @@ from sessions_app.models import Archive, Event, Session
 from sessions_app.models.message import Message
 from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
-from sessions_app.retention.rewrite import remove_archives
 
 LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 1_000_000  # approximate
@@ -81,8 +80,9 @@ def _archives(session: Session, month: date | None) -> list[Archive]:
 
 
 def restore_turns(archive: Archive) -> None:
-    """Write the turns of an archive into the table, in the caller's transaction. Raise CannotRestore if a turn's place
-    is taken, or ArchiveError if the file is missing or damaged.
+    """Write the turns of an archive into the table, in the caller's transaction.
+
+    Raises CannotRestore if a turn's place is taken, or ArchiveError if the file is missing or damaged.
     """
     with connection.cursor() as cursor:
         for lines in archive_files.blocks_of(archive_files.read(archive), BYTES_AT_ONCE, LINES_AT_ONCE):
@@ -106,7 +106,7 @@ def _reopen(session: Session, archives: list[Archive]) -> None:
 def _finish(session: Session, archives: list[Archive], actor: str) -> Restored:
     names = {archive.name for archive in archives}
     restored = Restored(len(names), sum(archive.turn_count for archive in archives))
-    remove_archives(session.user_id, session.archives.filter(pk__in=[archive.pk for archive in archives]))
+    archive_files.remove_archives(session.user_id, session.archives.filter(pk__in=[archive.pk for archive in archives]))
     Event.objects.create(
         type="archive_restored",
         actor=actor,

@@ -26,7 +26,6 @@ from sessions_app.models import Archive, Event, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError, Span, TurnsHash
-from sessions_app.retention.rewrite import remove_unused_spans
 from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
@@ -123,8 +122,9 @@ UNION ALL SELECT max(id), NULL, count(*) FROM kept
 
 
 def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield pages of sessions whose first turn arrived before this time, and whose turns were not restored since: the
-    primary keys of the session and its person, and the session's number of turns.
+    """Yield pages of sessions whose first turn arrived before this time, and that were not restored since.
+
+    Each item has the primary keys of the session and its person, and the session's number of turns.
     """
     after, count = 0, SESSIONS_AT_ONCE
     while count == SESSIONS_AT_ONCE:
@@ -260,8 +260,9 @@ def _lock(sessions: Sequence[Session]) -> None:
 
 
 def _remove_turns(turns: MessageQuerySet, remove: Callable[[MessageQuerySet], int]) -> TurnsHash:
-    """Remove turns of a locked session in batches, with a function that returns the number of removed turns. Return the
-    hash of the turns. Raise SessionChanged if a turn has just changed.
+    """Remove turns of a locked session. Return their hash. Raise SessionChanged if a turn has just changed.
+
+    `remove` removes a batch of turns, and returns their number.
     """
     removed, after = TurnsHash(), -1
     hashed = turns.select_for_update(of=("self",)).order_by("sequence").annotate(sha256=archive_files.LINE_SHA256)
@@ -377,7 +378,7 @@ def _replace(user_pk: int, sessions: Sequence[Session], written: Sequence[tuple[
         unique_fields=["session", "month"],
         update_fields=UPDATED_FIELDS,
     )
-    remove_unused_spans(user_pk, {part.old.name for part, _row in written if part.old})
+    archive_files.remove_unused_spans(user_pk, {part.old.name for part, _row in written if part.old})
 
 
 _ACTIONS: dict[str, Callable[..., Retained]] = {"archive": _archive, "delete": _delete}

@@ -208,8 +208,7 @@ def _new(rows: Sequence[AppendedRow]) -> list[Message]:
 def _rows_of_messages(
     session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]
 ) -> list[AppendedRow]:
-    """Return the row for each message of a batch, in the same order, and whether to add it. Raise IdTaken like
-    `append`.
+    """Return the row for each message of a batch, and whether to add it. Raise IdTaken like `append`.
 
     Adds the new messages to `known`, which has the session's messages by `external_id`.
     """
@@ -263,8 +262,8 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
 
 
 def _has_same_content(message: Message, new: NewMessage, said_hash: str | None) -> bool:
-    """Return whether two messages have the same content. Archived messages are compared by `said_hash`, the hash of
-    `new`.
+    """Return whether two messages have the same content. `said_hash` is the hash of `new`, to compare it with an
+    archive.
     """
     # Older versions did not store names, so a retry of a message may have a name that the stored message lacks.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)

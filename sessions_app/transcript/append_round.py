@@ -188,10 +188,11 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
 
 
 def _possible_offsets(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
-    """Return the offsets of `history` in `known` where all overlapping turns are the same, and the two ends are within
-    `MAX_FOLLOWING` turns of each other.
+    """Return the offsets of `history` in `known` where all overlapping turns are the same.
 
-    If a turn was edited or left out, return the offset of the common turns around the edge.
+    The two ends are within `MAX_FOLLOWING` turns of each other. If a turn was edited or left out, there is no such
+    offset.
+    Then return the offset of the common turns around the edge.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
@@ -210,6 +211,7 @@ def _is_same_at(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
 
 def new_turns(known: Sequence[Message], sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
     """Return the messages that a session doesn't have yet, and its turns after those that it shares with the history.
+
     Both arguments are ordered oldest first.
     """
     start = _question_start(sent)
