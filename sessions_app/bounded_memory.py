@@ -100,17 +100,17 @@ class DiskDict:
 
     def update(self, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         pairs = values.items() if isinstance(values, Mapping) else values
-        entry = [(_text(key), _text(value)) for key, value in pairs]
+        entry = [(_to_json(key), _to_json(value)) for key, value in pairs]
         self._file.execute("BEGIN")
         self._file.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?)", entry)
         self._file.execute("COMMIT")
 
     def get(self, key: Any) -> Any:
-        found = self._file.execute("SELECT value FROM entry WHERE key = ?", [_text(key)]).fetchone()
+        found = self._file.execute("SELECT value FROM entry WHERE key = ?", [_to_json(key)]).fetchone()
         return json.loads(found[0]) if found else None
 
     def __contains__(self, key: Any) -> bool:
-        return self._file.execute("SELECT 1 FROM entry WHERE key = ?", [_text(key)]).fetchone() is not None
+        return self._file.execute("SELECT 1 FROM entry WHERE key = ?", [_to_json(key)]).fetchone() is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         for key, value in self._file.execute("SELECT key, value FROM entry"):
@@ -121,5 +121,5 @@ class DiskDict:
             yield value
 
 
-def _text(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, default=str)

@@ -20,7 +20,7 @@ from django.db import transaction
 
 from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.models import ApiKey, DailyUsage
-from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standing, Subject, seconds_left, today
+from sessions_app.models.daily_limit import Amounts, LimitReached, Standing, Subject, SubjectKind, seconds_left, today
 
 CACHE_SECONDS = 2.0  # seconds for which cached usage and limits are valid
 MAX_WAIT = 1.0  # maximum seconds that a request waits while counts are being written
@@ -42,7 +42,7 @@ class _Meter:
         with self._lock:
             for subject in subjects:
                 self._add(subject, more)
-        usage_writer.note(None)
+        usage_writer.add(None)
 
     def _add(self, subject: Subject, more: Amounts) -> None:
         key = today(), subject
@@ -55,7 +55,7 @@ class _Meter:
             standing = self._now(subject)
             if not standing.is_used_up("requests"):
                 self._add(subject, ONE_REQUEST)
-        usage_writer.note(None)  # without the lock, because the writer holds its own lock when it asks for this one
+        usage_writer.add(None)  # without the lock, because the writer holds its own lock when it asks for this one
         return standing
 
     def standing(self, subject: Subject) -> Standing:
@@ -137,12 +137,12 @@ class Call:
 
     @property
     def key_pk(self) -> int | None:
-        return next((subject.pk for subject in self.subjects if subject.kind == Kind.KEY), None)
+        return next((subject.pk for subject in self.subjects if subject.kind == SubjectKind.KEY), None)
 
     def begin(self, key: ApiKey) -> None:
         """Count a request for its key and application. Raise LimitReached if it exceeds a limit."""
         self._is_of_person = key.user_id is not None
-        subjects = [Subject(Kind.KEY, key.pk), Subject(Kind.APPLICATION, key.application_id)]
+        subjects = [Subject(SubjectKind.KEY, key.pk), Subject(SubjectKind.APPLICATION, key.application_id)]
         self.subjects += subjects
         if not (key.has_limits or any(settings.DAILY_LIMITS.model_dump().values())):
             return meter.add(subjects, ONE_REQUEST)
@@ -167,7 +167,7 @@ class Call:
         """
         policies, left = [], []
         for standing in self.standings.values():
-            if self._is_of_person and standing.subject.kind == Kind.APPLICATION:
+            if self._is_of_person and standing.subject.kind == SubjectKind.APPLICATION:
                 continue
             if limit := standing.limits.get("requests"):
                 policy = f'"{standing.policy("requests")}"'

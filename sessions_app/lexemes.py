@@ -144,7 +144,7 @@ def normal_form(text: str) -> str:
     return unicodedata.normalize("NFKC", _MANY_MARKS.sub(r"\1", text))
 
 
-def marked(stem: str) -> tuple[str, str]:
+def split_stem(stem: str) -> tuple[str, str]:
     """Split a marked stem into its language, which may be blank, and the stem itself."""
     language, _, bare = stem.rpartition(":")
     return language, bare

@@ -64,7 +64,7 @@ SELECT {columns}, memory_set('memory.user_pk', u.id::text), memory_set('memory.a
     set_config('role', %(role)s, true)
 FROM ({person}) u
 """
-_ENTER_AS_NOBODY = """
+_ENTER_WITHOUT_PERSON = """
 SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(application)s::text),
     set_config('role', %(role)s, true)
 """
@@ -97,7 +97,7 @@ def acting_for(
             user = _enter(named, holding)
         if user is None:
             with connection.cursor() as cursor:
-                cursor.execute(_ENTER_AS_NOBODY, named)
+                cursor.execute(_ENTER_WITHOUT_PERSON, named)
         yield user
 
 

@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 HEADER = "traceparent"  # the W3C format: version, trace, span, flags
-LONGEST = 55  # maximum characters
+MAX_TRACE_CHARS = 55  # maximum characters
 _NAME = "request_id"
 _HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
 

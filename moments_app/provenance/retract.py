@@ -269,7 +269,7 @@ def answers_to(said: Retracted) -> list[Answer]:
 def _served_of(turns: Sequence[Message]) -> Iterator[str]:
     """Yield the addresses of the turns and of the rows derived from them."""
     for session, sequences in by_session([Answer(turn) for turn in turns]).items():
-        turns_of_it = session.messages.said().filter(sequence__in=sequences)
+        turns_of_it = session.messages.all_turns().filter(sequence__in=sequences)
         yield from derived_from(session, turns_of_it, is_whole=False).addresses()
 
 

@@ -247,7 +247,7 @@ def write_digest(job: Job, session: Session, input: DigestInput, digested: Diges
     told = digested.context, digested.lessons, input.turns
     PartitionEvent.of_digest(*told, session=session, cleared=False).leave(last)
     session.begin_live_window(last + 1)
-    session.note_summarised(last)
+    session.record_summary(last)
     return result_of(input, digested) | {"lessons": _learn(job, input, digested)}
 
 

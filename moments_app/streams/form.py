@@ -260,7 +260,7 @@ def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
     waiting = deque((first, last) for first, last in ranges)
     while waiting:
         first, last = waiting.popleft()
-        said = list(_formable(Message.objects.said_at(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
+        said = list(_formable(Message.objects.all_turns_of(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
         taken = _of_one_call(said)
         if is_cut := len(said) > len(taken):
             waiting.appendleft((said[len(taken)].sequence, last))

@@ -40,12 +40,12 @@ from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import ApiKey
 from sessions_app.models.event import KEY_ACTOR, named_actor
 
-FOUND = 1_000
+MAX_FOUND = 1_000
 # The query parameters that limit a list to one person.
 PERSON_PARAMETERS = {"q", "user_id", "user__id__exact", "session__id__exact"}
 
 
-TYPED = (TextFilter, FieldTextFilter, RangeDateFilter)
+TEXT_FILTERS = (TextFilter, FieldTextFilter, RangeDateFilter)
 
 
 class LinesField(SimpleArrayField):
@@ -118,7 +118,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         if _refers(model, "user") and self.paginator is Paginator:
             self.paginator: type[Paginator[Any]] = InfinitePaginator
         filters = [each[1] if isinstance(each, tuple) else each for each in self.list_filter]
-        self.list_filter_submit = any(isinstance(each, type) and issubclass(each, TYPED) for each in filters)
+        self.list_filter_submit = any(isinstance(each, type) and issubclass(each, TEXT_FILTERS) for each in filters)
         self.change_form_outer_before_template = self.form_page.before
         self.change_form_outer_after_template = self.form_page.after
 
@@ -145,9 +145,9 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         term = search_term.strip().replace("\0", "")
-        return (self.found(request, queryset, term) if term else queryset), False
+        return (self.search(request, queryset, term) if term else queryset), False
 
-    def found(self, request: HttpRequest, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+    def search(self, request: HttpRequest, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         if self.search_prefixes:
             return prefix_search(rows, term, *self.search_prefixes)
         found: QuerySet[Any] = super().get_search_results(request, rows, term)[0]
@@ -184,7 +184,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         """Use the model's name as the title. Django's title would be "Select … to change"."""
         if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied  # Django would say that no action was chosen
-        return read_for_page(request, lambda: self._listed(request, extra_context))
+        return read_for_page(request, lambda: self._changelist(request, extra_context))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Remove NUL characters, which the database rejects, and limit the length of searches."""
@@ -201,7 +201,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
         return {}
 
-    def _listed(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
+    def _changelist(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
         shown_with = {"title": capfirst(str(self.opts.verbose_name_plural))} | self.list_context(request)
         response: HttpResponse = super().changelist_view(request, shown_with | (extra_context or {}))
         shown = getattr(response, "context_data", {}).get("cl")
@@ -216,15 +216,15 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         if self.get_object(request, unquote(object_id)) is None:
             raise PermissionDenied  # Django would redirect to the start page
         response: HttpResponse = super().history_view(request, object_id, extra_context)
-        return self._noted(request, response, "history")
+        return self._with_reading(request, response, "history")
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         response: HttpResponse = super().delete_view(request, object_id, extra_context)
-        return self._noted(request, response, "delete")
+        return self._with_reading(request, response, "delete")
 
-    def _noted(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
+    def _with_reading(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
         row = getattr(response, "context_data", {}).get("object")
         if row is not None:
             note_reading(request, f"{self.opts.verbose_name}: {page}", people_of(row))
@@ -248,11 +248,11 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         row = self.get_object(request, object_id) if object_id else None
-        context = (extra_context or {}) | (self._around(request, row) if row else {})
+        context = (extra_context or {}) | (self._form_context(request, row) if row else {})
         response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
         return response
 
-    def _around(self, request: HttpRequest, row: Model) -> dict[str, Any]:
+    def _form_context(self, request: HttpRequest, row: Model) -> dict[str, Any]:
         page = self.form_page(admin=self, row=row)
         page.setup(request)
         page.note_reading()
@@ -337,11 +337,11 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
 
 
 def found_by_any(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows found by any of several queries, limited to the newest `FOUND` rows of each query.
+    """Return the rows found by any of several queries, limited to the newest `MAX_FOUND` rows of each query.
 
     Separate queries use indexes. A single query with OR across tables would read all rows.
     """
-    first, *others = (way.order_by("-pk").values("pk")[:FOUND] for way in ways)
+    first, *others = (way.order_by("-pk").values("pk")[:MAX_FOUND] for way in ways)
     return queryset.filter(pk__in=first.union(*others, all=True) if others else first)
 
 
@@ -350,16 +350,16 @@ class ExactFilter(TextFilter):  # type: ignore[misc]
 
     lookup = ""
 
-    def wanted(self, text: str) -> Any:
+    def lookup_value(self, text: str) -> Any:
         return text
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         text = (self.value() or "").strip()
-        return queryset.filter(**{self.lookup: self.wanted(text)}) if text else queryset
+        return queryset.filter(**{self.lookup: self.lookup_value(text)}) if text else queryset
 
 
 class TagFilter(ExactFilter):
-    def wanted(self, text: str) -> list[str]:
+    def lookup_value(self, text: str) -> list[str]:
         return [text]
 
 

@@ -104,7 +104,7 @@ class EventAdmin(LogAdmin):
             **{APPLICATION_NAME: Coalesce(Subquery(person.values("application__name")), "application__name")}
         )
 
-    def found(self, request: HttpRequest, rows: QuerySet[Event], term: str) -> QuerySet[Event]:
+    def search(self, request: HttpRequest, rows: QuerySet[Event], term: str) -> QuerySet[Event]:
         people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
         return rows.filter(user_pk__in=list(people))
 

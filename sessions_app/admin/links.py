@@ -14,9 +14,9 @@ from unfold.decorators import display
 from sessions_app import lexemes
 from sessions_app.text.invisible_characters import with_invisible_shown
 
-CHIPS = 4
-GIST = 140  # characters
-AROUND = 80  # characters before the first match
+MAX_CHIPS = 4
+GIST_CHARS = 140  # characters
+CHARS_BEFORE = 80  # characters before the first match
 
 
 def page_url(model: Model | type[Model], page: str, *arguments: Any, **query: Any) -> str:
@@ -65,14 +65,14 @@ def link_column(name: str, description: str) -> Any:
 
 
 def chips(tags: Sequence[str]) -> SafeString:
-    shown = format_html_join("", '<span class="rem-chip">{}</span>', ((tag,) for tag in tags[:CHIPS]))
+    shown = format_html_join("", '<span class="rem-chip">{}</span>', ((tag,) for tag in tags[:MAX_CHIPS]))
     return format_html('<span class="rem-tags">{}</span>', shown)
 
 
 def name_with_gist(name: str, text: str) -> SafeString:
     if not text.strip():
         return format_html("{}", name)
-    gist = Truncator(" ".join(text.split())).chars(GIST)
+    gist = Truncator(" ".join(text.split())).chars(GIST_CHARS)
     return format_html('<span>{}<br><span class="rem-meta">{}</span></span>', name, gist)
 
 
@@ -90,7 +90,7 @@ def _cut(text: str, first: int, most: int) -> tuple[int, int]:
     """Return the start and end of the excerpt to show. The excerpt starts with a whole word."""
     if not most or len(text) <= most:
         return 0, len(text)
-    start = text.rfind(" ", 0, max(first - AROUND, 0)) + 1
+    start = text.rfind(" ", 0, max(first - CHARS_BEFORE, 0)) + 1
     return start, start + most
 
 

@@ -241,8 +241,8 @@ def first_of(rows: QuerySet[Row], size: int) -> tuple[list[Row], Row | None]:
 # --- actions of lists that ask for confirmation before they change the selected rows ---
 
 Action = Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]
-ROWS = 20  # the page lists this many rows, and shows only the number of the others
-AGAIN = ("action", "select_across", ACTION_CHECKBOX_NAME)  # form fields to submit again after confirmation
+ROWS_SHOWN = 20  # the page lists this many rows, and shows only the number of the others
+REPEATED_FIELDS = ("action", "select_across", ACTION_CHECKBOX_NAME)  # form fields to submit again after confirmation
 
 
 def confirm_first(warning: str, *, button: str) -> Callable[[Action], Action]:
@@ -260,9 +260,9 @@ def confirm_first(warning: str, *, button: str) -> Callable[[Action], Action]:
                 "warning": warning,
                 "button": button,
                 "count": count,
-                "rows": rows[:ROWS],
-                "more": max(count - ROWS, 0),
-                "again": [(name, value) for name in AGAIN for value in request.POST.getlist(name)],
+                "rows": rows[:ROWS_SHOWN],
+                "more": max(count - ROWS_SHOWN, 0),
+                "again": [(name, value) for name in REPEATED_FIELDS for value in request.POST.getlist(name)],
             }
             return TemplateResponse(request, "operator/ask_first.html", context)
 

@@ -28,7 +28,7 @@ from rest_framework.viewsets import GenericViewSet
 from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
 from sessions_app.api.pagination import AnyPageQuery, PageQuery, RowPagination
 from sessions_app.api.permissions import HasScope, PersonQuery, key_of, missing_rows_as_404, user_id_of
-from sessions_app.database.statement_timeouts import Kind, using_timeouts
+from sessions_app.database.statement_timeouts import RequestKind, using_timeouts
 from sessions_app.models import Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
@@ -82,7 +82,7 @@ class ApiViewSet(GenericViewSet[M]):
             if str(request.method).lower() not in self.action_map:
                 self.http_method_not_allowed(self.request)
             self.validate()
-            with using_timeouts(Kind.LONG) if self.action in self.long_running else nullcontext(), self.acting():
+            with using_timeouts(RequestKind.LONG) if self.action in self.long_running else nullcontext(), self.acting():
                 response = getattr(self, self.action)(self.request, *args, **kwargs)
         except Exception as error:
             response = self.handle_exception(error)

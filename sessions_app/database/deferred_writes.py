@@ -48,17 +48,17 @@ class WriteBuffer(Generic[T]):
         self._writing: list[T] = []
         self._lock = threading.Lock()
         self._is_down = False  # whether the database was down at the last attempt
-        self._noted, self._stop = threading.Event(), threading.Event()
+        self._added, self._stop = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
         _all.append(self)
 
-    def note(self, item: T) -> None:
+    def add(self, item: T) -> None:
         self._waiting.append(item)
-        self._noted.set()
+        self._added.set()
         if self._writer is None or not self._writer.is_alive():
             self._ensure_writer()
 
-    def waiting(self) -> list[T]:
+    def pending(self) -> list[T]:
         """Return buffered items that have not been written to the database yet."""
         waiting = list(self._waiting)  # read first, because items move from here to `_writing`
         return [*waiting, *self._writing]
@@ -92,14 +92,14 @@ class WriteBuffer(Generic[T]):
         self._is_down = True
         room = max(MAX_WAITING - len(self._waiting), 0)
         self._waiting.extendleft(reversed(self._writing[len(self._writing) - room :] if room else []))
-        self._noted.set()
+        self._added.set()
 
     def _warn(self, what: str, error: Exception) -> None:
         logger.warning(what, what=self._name, count=len(self._writing), error=type(error.__cause__ or error).__name__)
 
     def stop(self) -> None:
         self._stop.set()
-        self._noted.set()
+        self._added.set()
         if self._writer is not None:
             self._writer.join()
             self._writer = None
@@ -116,8 +116,8 @@ class WriteBuffer(Generic[T]):
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._noted.wait()
-            self._noted.clear()
+            self._added.wait()
+            self._added.clear()
             self._stop.wait(SHORT_INTERVAL if self._is_soon and not self._is_down else INTERVAL)
             try:
                 self.flush()

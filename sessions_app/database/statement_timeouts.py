@@ -29,7 +29,7 @@ logger = structlog.get_logger(__name__)
 IDLE_SECONDS = 60.0
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     """The kind of a request, which determines how long its statements may take."""
 
     CALL = "call"
@@ -55,7 +55,7 @@ class Deadline:
 
 MAX_OVERRUN = 1.0  # maximum seconds by which a statement may exceed the deadline
 
-_kind: ContextVar[Kind | None] = ContextVar("kind", default=None)
+_kind: ContextVar[RequestKind | None] = ContextVar("kind", default=None)
 _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
@@ -73,12 +73,12 @@ def deadline() -> Deadline | None:
 
 
 @contextmanager
-def using_timeouts(kind: Kind) -> Iterator[None]:
+def using_timeouts(kind: RequestKind) -> Iterator[None]:
     """Limit how long the block may use the database. Replaces the limits of an outer block.
 
     Removes the deadline of a long request.
     """
-    if kind is Kind.LONG and (ends := deadline()):
+    if kind is RequestKind.LONG and (ends := deadline()):
         ends.lift()
     outer = _kind.set(kind)
     try:
@@ -88,7 +88,7 @@ def using_timeouts(kind: Kind) -> Iterator[None]:
 
 
 @contextmanager
-def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
+def serving(kind: RequestKind, role: Role = WEB) -> Iterator[None]:
     """Run the block as a request of this kind: with its timeouts, and in `role` until the person is known."""
     with using_timeouts(kind), using_role(role):
         yield
@@ -118,10 +118,10 @@ class TimeoutProvider(first_statement.Provider):
         return set_local(limits)
 
 
-def _limits(kind: Kind, left: float) -> dict[str, float]:
+def _limits(kind: RequestKind, left: float) -> dict[str, float]:
     """Return the timeouts of a transaction by PostgreSQL's names, in seconds."""
     limits = settings.LIMITS
-    longest = limits.request_seconds if kind is Kind.CALL else limits.long_statement_seconds
+    longest = limits.request_seconds if kind is RequestKind.CALL else limits.long_statement_seconds
     return {
         "lock_timeout": limits.lock_seconds,
         "statement_timeout": _tenths(min(longest, left)),

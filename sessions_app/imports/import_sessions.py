@@ -261,7 +261,9 @@ class _StoredMessages:
 
 def _by_external_ids(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
     said_hash = RawSQL(_KNOWN_HASH_SQL, [], TextField())  # noqa: S611 (of our own columns)
-    return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
+    return Message.objects.with_external_ids(names).values_list(
+        "session_id", "external_id", "role", "tool_name", said_hash
+    )
 
 
 def _without_conflicts(

@@ -23,7 +23,7 @@ from sessions_app.models.user_profile import UserProfile
 SequenceRange = tuple[int, int]  # the first and last turn, inclusive
 
 # Looks up each id with its own subquery. With a join, the planner would read all messages of the person.
-_IDS_SENT_AS_SQL = """
+_IDS_SQL = """
 SELECT (
     SELECT id FROM sessions_app_message
     WHERE session_id = sent.session_id AND user_id = sent.user_id AND external_id = sent.external_id
@@ -75,15 +75,15 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         """Return the rows of archived turns. They contain everything except the text."""
         return self.filter(kind=Message.Kind.ARCHIVED)
 
-    def said(self) -> Self:
+    def all_turns(self) -> Self:
         """Return all turns, including archived ones."""
         return self.exclude(kind=Message.Kind.PARTITION)
 
-    def said_at(self, session: Session, **sequences: Any) -> Self:
-        """Return the turns of a session, including archived ones, filtered by sequence. See `said_where`."""
-        return self.filter(session=session, user_id=session.user_id).said_where(**sequences)
+    def all_turns_of(self, session: Session, **sequences: Any) -> Self:
+        """Return the turns of a session, including archived ones, filtered by sequence. See `all_turns_where`."""
+        return self.filter(session=session, user_id=session.user_id).all_turns_where(**sequences)
 
-    def said_where(self, **sequences: Any) -> Self:
+    def all_turns_where(self, **sequences: Any) -> Self:
         """Return the turns, including archived ones, filtered by sequence. Uses the separate indexes of both kinds."""
         return self.filter(Q(**sequences, kind=Message.Kind.TURN) | Q(**sequences, kind=Message.Kind.ARCHIVED))
 
@@ -98,13 +98,13 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         """Order messages as in the conversation: by sequence, and each partition event after the turn before it."""
         return self.order_by("sequence", "-kind", "id")
 
-    def sent_as(self, names: Collection[tuple[int, int, str]]) -> Self:
+    def with_external_ids(self, names: Collection[tuple[int, int, str]]) -> Self:
         """Return the messages with these names: primary keys of the person and session, and `external_id`."""
         if not names:
             return self.none()
         columns = [list(column) for column in zip(*names, strict=True)]
         with connections[self.db].cursor() as cursor:
-            cursor.execute(_IDS_SENT_AS_SQL, columns)
+            cursor.execute(_IDS_SQL, columns)
             ids = [pk for (pk,) in cursor.fetchall() if pk]
         return self.filter(pk__in=ids) if ids else self.none()
 

@@ -297,7 +297,7 @@ class Session(models.Model):
         self.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
         self.save(update_fields=["live_from_sequence", "live_tokens"])
 
-    def note_summarised(self, sequence: int) -> None:
+    def record_summary(self, sequence: int) -> None:
         """Record that a summary or a digest covers the turns up to this one."""
         if self.summarized_to < sequence:
             self.summarized_to = sequence

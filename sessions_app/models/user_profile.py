@@ -23,8 +23,8 @@ EDITED = (*DERIVED, "timezone")  # the memory app is notified of changes to thes
 INDEXED_CHARS = 50_000  # maximum characters of a summary to index, because a tsvector is limited to a megabyte
 # The words of the id, which is split at punctuation, and of the summary. Queries search for prefixes of these words.
 _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())
-_SAID = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
-WORDS = SearchVector(_SAID, config="simple")
+_SEARCHED_TEXT = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
+WORDS = SearchVector(_SEARCHED_TEXT, config="simple")
 _WORD = re.compile(r"[^\W_]+")
 # PostgreSQL takes this lock on a row when a transaction that added a reference to the row commits. This query takes it
 # earlier. The ORM doesn't support a lock this weak.

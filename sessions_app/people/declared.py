@@ -18,7 +18,7 @@ from sessions_app.models import (
 )
 from sessions_app.people.export import messages
 from sessions_app.people.export_format import File, Name, NotRestored
-from sessions_app.people.import_user import SessionOfMessage, keep_from_first_turn
+from sessions_app.people.import_user import SessionOfMessage, set_first_turns
 from sessions_app.people.provenance import Provenance, declare
 
 
@@ -85,7 +85,7 @@ declare(
             types={"sequence": NonNegativeInt, "kind": Literal["turn", "partition"]},
             missing={"name": ""},
             lines=messages,
-            at_end=keep_from_first_turn,
+            at_end=set_first_turns,
         ),
         is_withdrawn=True,
         is_rewritten=True,

@@ -98,10 +98,10 @@ def messages(file: File, exporting: Exporting) -> Iterator[Line]:
     for session in Session.objects.for_user(exporting.user).order_by("id").iterator():
         kept = session.messages.for_user(exporting.user).exclude(kind=Message.Kind.ARCHIVED).in_order()
         archives = [_archived(archive, session, file) for archive in session.archives.all()]
-        yield from heapq.merge(*archives, file.lines_of(kept, exporting), key=_place)
+        yield from heapq.merge(*archives, file.lines_of(kept, exporting), key=_position)
 
 
-def _place(line: Line) -> tuple[int, bool]:
+def _position(line: Line) -> tuple[int, bool]:
     return line["sequence"], line["kind"] == "partition"
 
 

@@ -118,7 +118,7 @@ class ExportFile:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[ExportFile]:
+def open_export(path: Path) -> Iterator[ExportFile]:
     """Open an export. If it is not valid, raise NotAnExport, now or while it is read."""
     try:
         with path.open("rb") as file, open_zip(file) as archive:
@@ -207,9 +207,9 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
     `application` is a primary key. `user_id` is the person's new id; None keeps the id in the export. Raises
     NotAnExport if the file is not valid. Nothing is imported in this case.
     """
-    with opened(path) as export, transaction.atomic(durable=True):
+    with open_export(path) as export, transaction.atomic(durable=True):
         files = {file.name: file for provenance in declared() for file in provenance.files}
-        importing = _begin(export, files, application, user_id)
+        importing = _restore_profile(export, files, application, user_id)
         for name, file in files.items():
             if file.is_restored:
                 importing.counts[name] = importing.restore(file)
@@ -219,7 +219,7 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
     return importing.counts
 
 
-def _begin(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
+def _restore_profile(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
     """Restore the profile, or use an existing one unchanged."""
     rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
@@ -249,7 +249,7 @@ class SessionOfMessage(Reference):
         return super().read(rows, importing)
 
 
-def keep_from_first_turn(importing: Importing) -> None:
+def set_first_turns(importing: Importing) -> None:
     """Set the first turn of each added session. Turns before it were deleted before the export."""
     for session in importing.sessions():
         first = session.messages.turns().aggregate(first=Min("sequence"))["first"]

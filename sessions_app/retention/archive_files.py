@@ -44,7 +44,7 @@ BLOCK_BYTES = 32_000
 CHUNK_BYTES = 16_000  # bytes to read at a time from a block
 SPAN_CHUNK_BYTES = 64_000  # bytes to read at a time from a span
 SPAN_BYTES = 4_000_000  # bytes of a span to keep in memory while it is checked; the rest goes to a temporary file
-AT_ONCE = 50  # lines fetched at once; a line may have several megabytes
+LINES_PER_PAGE = 50  # lines fetched at once; a line may have several megabytes
 
 # A turn as a line of JSON, and its SHA-256. PostgreSQL computes both, so numbers and times are formatted exactly.
 LINE = Func(
@@ -138,10 +138,10 @@ def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
     lines = turns.order_by("sequence").annotate(line=LINE).values_list("sequence", "line")
     after = -1
     while True:  # in pages, because a cursor would keep a transaction open while the file is written
-        page = list(lines.filter(sequence__gt=after)[:AT_ONCE])
+        page = list(lines.filter(sequence__gt=after)[:LINES_PER_PAGE])
         for _, line in page:
             yield line.encode()
-        if len(page) < AT_ONCE:
+        if len(page) < LINES_PER_PAGE:
             return
         after = page[-1][0]
 
@@ -217,7 +217,7 @@ def _read_back(name: str, content: PackedFile) -> None:
     with storages["archive"].open(name) as file:
         for written in content.spans:
             turns = TurnsHash()
-            with _checked(file, written, name) as span:
+            with _verified(file, written, name) as span:
                 for _line in turns.counted(_lines(span)):
                     pass
             if not turns.equal(written.turns):
@@ -253,12 +253,12 @@ def read(archive: Archive) -> Iterator[bytes]:
 def _span_of(archive: Archive) -> Iterator[IO[bytes]]:
     with storages["archive"].open(archive.name) as file:
         file.seek(archive.byte_offset)
-        with _checked(file, archive, archive.name) as span:
+        with _verified(file, archive, archive.name) as span:
             yield span
 
 
 @contextmanager
-def _checked(file: "File[bytes]", written: Span | Archive, name: str) -> Iterator[IO[bytes]]:
+def _verified(file: "File[bytes]", written: Span | Archive, name: str) -> Iterator[IO[bytes]]:
     """Read and verify the span at a file's current position, and open it."""
     sha256, left = hashlib.sha256(), written.byte_count
     with SpooledTemporaryFile(SPAN_BYTES) as span:

@@ -243,7 +243,7 @@ def _existing(sessions: Sequence[Session], batches: Sequence[Batch]) -> dict[int
         if new.external_id
     ]
     known: dict[int, dict[str | None, Message]] = defaultdict(dict)
-    for message in Message.objects.sent_as(names) if names else ():
+    for message in Message.objects.with_external_ids(names) if names else ():
         known[message.session_id][message.external_id] = message
     return known
 

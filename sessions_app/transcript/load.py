@@ -70,11 +70,11 @@ class LoadedMessage(NamedTuple):
     metadata: Any
 
     @classmethod
-    def of(cls, message: Message) -> Self:
+    def from_message(cls, message: Message) -> Self:
         return cls._make(getattr(message, name, None) for name in cls._fields)
 
     @classmethod
-    def of_row(cls, row: Sequence[Any]) -> Self:
+    def from_row(cls, row: Sequence[Any]) -> Self:
         message = cls._make(row)
         payload, retracted, metadata = message.payload, message.retracted_at, message.metadata
         return message._replace(
@@ -110,7 +110,7 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
     with connection.cursor() as cursor:
         cursor.execute(LIVE_SQL, parameters)
-        messages = [LoadedMessage.of_row(row) for row in cursor.fetchall()]
+        messages = [LoadedMessage.from_row(row) for row in cursor.fetchall()]
     boundary = messages[:1] if messages and messages[0].kind == Message.Kind.PARTITION else []
     turns = messages[len(boundary) :]
     if len(turns) <= limit:

@@ -39,7 +39,7 @@ class Spool:
         """Create the file of a round, with its first record. Raise OSError if that fails."""
         folder: Path = settings.SPOOL_DIR
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = folder / f"{time.time_ns():020d}-{_session(user_id, session_id, application)}-{os.urandom(4).hex()}"
+        path = folder / f"{time.time_ns():020d}-{_session_key(user_id, session_id, application)}-{os.urandom(4).hex()}"
         spool = cls(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600))
         fcntl.flock(spool._file, fcntl.LOCK_EX)
         spool.add(record)
@@ -72,7 +72,7 @@ class Spool:
         self.is_whole = False
         logger.error("the spool can't be written", error=os.strerror(error.errno or 0))
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the file as an orphan."""
         os.close(self._file)
 
@@ -88,7 +88,9 @@ def orphans() -> list[Path]:
 
 def unstored_files(user_id: str, session_id: str, application: int) -> list[Path]:
     """Return a session's orphans, and the files that another process is storing, oldest first."""
-    return [path for path in _files(f"-{_session(user_id, session_id, application)}-") if not _is_held_by_creator(path)]
+    return [
+        path for path in _files(f"-{_session_key(user_id, session_id, application)}-") if not _is_held_by_creator(path)
+    ]
 
 
 def session_of(path: Path) -> str:
@@ -137,7 +139,7 @@ def _mark_claimed(path: Path) -> Path:
 
 def remove_person(user_id: str, application: int) -> None:
     """Remove all spooled files of a person, including those in use."""
-    for path in _files(f"-{_person(user_id, application)}-"):
+    for path in _files(f"-{_person_key(user_id, application)}-"):
         path.unlink(missing_ok=True)
 
 
@@ -182,11 +184,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _session(user_id: str, session_id: str, application: int) -> str:
-    return f"{_person(user_id, application)}-{_digest(session_id)}"
+def _session_key(user_id: str, session_id: str, application: int) -> str:
+    return f"{_person_key(user_id, application)}-{_digest(session_id)}"
 
 
-def _person(user_id: str, application: int) -> str:
+def _person_key(user_id: str, application: int) -> str:
     """Return the id of a person in file names. Names for the first application don't contain its key."""
     return _digest(user_id if application == DEFAULT else f"{application}\0{user_id}")
 

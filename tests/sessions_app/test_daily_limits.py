@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 from sessions_app.daily_limits import usage_writer
 from sessions_app.models import ApiKey, DailyLimit, DailyUsage, UserProfile
 from sessions_app.models.application import DEFAULT, Application
-from sessions_app.models.daily_limit import Amounts, Kind, Subject, tomorrow
+from sessions_app.models.daily_limit import Amounts, Subject, SubjectKind, tomorrow
 from sessions_app.people.erase import erase_user
 from tests.support.api import Api
 from tests.support.concurrency import at_once
@@ -95,7 +95,7 @@ class TestRequests:
         assert used(key).requests == 20
 
     def test_adding_usage_does_not_wait_for_locked_rows(self, key: ApiKey) -> None:
-        subject = Subject(Kind.KEY, key.pk)
+        subject = Subject(SubjectKind.KEY, key.pk)
         DailyUsage.objects.add({subject: Amounts(requests=1)})
 
         def count(_: int) -> None:
@@ -220,7 +220,7 @@ class TestTables:
             UserProfile.objects.select_for_update().get(pk=ada.pk)
 
             def count(_: int) -> None:
-                DailyUsage.objects.add({Subject(Kind.KEY, own.pk): Amounts(requests=1)})
+                DailyUsage.objects.add({Subject(SubjectKind.KEY, own.pk): Amounts(requests=1)})
 
             at_once(count, 1)
         assert not DailyUsage.objects.exists()

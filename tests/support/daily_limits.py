@@ -7,7 +7,7 @@ from django.db.models import F
 
 from sessions_app.daily_limits import meter, usage_writer
 from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage
-from sessions_app.models.daily_limit import Amounts, Kind, Subject
+from sessions_app.models.daily_limit import Amounts, Subject, SubjectKind
 
 Whose = ApiKey | Application
 
@@ -32,8 +32,8 @@ def used(whose: Whose) -> Amounts:
     return DailyUsage.objects.standings([Subject(_kind(whose), whose.pk)])[0].used
 
 
-def _kind(whose: Whose) -> Kind:
-    return Kind.KEY if isinstance(whose, ApiKey) else Kind.APPLICATION
+def _kind(whose: Whose) -> SubjectKind:
+    return SubjectKind.KEY if isinstance(whose, ApiKey) else SubjectKind.APPLICATION
 
 
 def next_day() -> None:

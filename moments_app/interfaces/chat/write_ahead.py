@@ -115,7 +115,7 @@ class WriteAhead:
             await asyncio.to_thread(self._spool.sync)
         self._failure = failure
         if self._spool and self._spool.is_whole:
-            self._spool.leave()
+            self._spool.release()
             self._spool, self.outcome = None, SPOOLED
             logger.warning("a round waits in the spool", error=type(failure).__name__)
         else:
@@ -143,7 +143,7 @@ class WriteAhead:
         FAILURES.labels("store").inc()
         logger.error("a round was not stored", error=type(self._failure).__name__, status=self.round.status)
         if self._spool:
-            self._spool.leave()  # another process can store the round from the file
+            self._spool.release()  # another process can store the round from the file
 
 
 async def _spooled(said: Round) -> Spool | None:

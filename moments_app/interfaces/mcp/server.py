@@ -262,7 +262,7 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
         if turn is None or user is None:
             raise NotFound
         [shown] = with_text(user, [turn])
-        return LoadedMessage.of(shown)._asdict()
+        return LoadedMessage.from_message(shown)._asdict()
 
 
 @resource("rem://prompts/{+name}", "The active text of a prompt.")

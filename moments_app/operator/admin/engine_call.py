@@ -21,7 +21,7 @@ from moments_app.recall import embed
 from moments_app.recall.embed import Embed
 from moments_app.reports import cost
 from sessions_app.admin.base import (
-    FOUND,
+    MAX_FOUND,
     DaysFilter,
     ExactFilter,
     LogAdmin,
@@ -110,7 +110,7 @@ class PersonFilter(ExactFilter):
     def wanted(self, text: str) -> QuerySet[Any, int]:
         jobs = Job.objects.filter(user__user_id=text).order_by("-queued_at", "-id").values("pk")
         calls = EngineCall.objects.filter(job__in=jobs[: self.JOBS]).order_by("-pk")
-        newest: QuerySet[Any, int] = calls.values_list("pk", flat=True)[:FOUND]
+        newest: QuerySet[Any, int] = calls.values_list("pk", flat=True)[:MAX_FOUND]
         return newest
 
 

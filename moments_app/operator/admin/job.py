@@ -196,7 +196,7 @@ class JobAdmin(LogAdmin):
         named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
         return named
 
-    def found(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
+    def search(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
         """Find jobs by job id, or by the prefix of a `user_id` or `session_id`. These searches use indexes."""
         digits = term.replace("-", "")
         if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):

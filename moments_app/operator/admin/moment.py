@@ -26,7 +26,7 @@ from moments_app.operator.as_of import AsOf
 from moments_app.operator.transcript import entries
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by_any
-from sessions_app.admin.links import CHIPS, link_column, list_url, name_with_gist
+from sessions_app.admin.links import MAX_CHIPS, link_column, list_url, name_with_gist
 from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
 from sessions_app.models import Message, UserProfile
 
@@ -321,7 +321,7 @@ class MomentAdmin(PageAdmin):
         is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
         return CHAIN_ORDER if is_of_one else self.ordering
 
-    def found(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
+    def search(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
         by_words = rows.filter(pk__in=Moment.objects.matching(term).values("pk"))
         return found_by_any(
             rows, by_words, rows.filter(key__startswith=term), rows.filter(user__user_id__startswith=term)
@@ -340,7 +340,7 @@ class MomentAdmin(PageAdmin):
 
     @admin.display(description="Topics")
     def topics(self, moment: Moment) -> SafeString:
-        tags = moment.topic_tags[:CHIPS]
+        tags = moment.topic_tags[:MAX_CHIPS]
         links = format_html_join(
             " ", '<a class="rem-tag" href="{}">{}</a>', ((list_url(Moment, topic=tag), tag) for tag in tags)
         )

@@ -41,7 +41,7 @@ from moments_app.operator.views.session import (
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
-from sessions_app.admin.links import GIST, column, highlighted, link_to, name_with_gist, turn_url
+from sessions_app.admin.links import GIST_CHARS, column, highlighted, link_to, name_with_gist, turn_url
 from sessions_app.admin.views import FormPage, actor_of
 from sessions_app.models import Archive, Session
 from sessions_app.transcript.append import CONTEXT_ID
@@ -141,7 +141,7 @@ class SessionAdmin(PageAdmin):
             return super().get_list_display(request)
         return ("name", _said_column(request), "person", "turns", "active_at", "state")
 
-    def found(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
+    def search(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
         said: Mapping[int, Mention | None] = find_sessions(rows, term)
         request.said = said  # type: ignore[attr-defined]
         return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(said))
@@ -161,7 +161,7 @@ class SessionAdmin(PageAdmin):
 
 def _beginning() -> Coalesce:
     """Return an expression for the session's title, or otherwise the start of its first user turn."""
-    first = Func("user", "pk", Value(2 * GIST), function="first_words")
+    first = Func("user", "pk", Value(2 * GIST_CHARS), function="first_words")
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 
 

@@ -137,7 +137,7 @@ class UserProfileAdmin(PageAdmin):
     tabs = (Who, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
     views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
-    def found(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
+    def search(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
         read = UserProfile.objects.matching(term).values("pk")[:MOST_READ]
         return found_by_any(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=read))
 

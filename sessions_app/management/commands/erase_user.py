@@ -22,7 +22,7 @@ class Command(RefusingCommand):
             self.stdout.write(f"{name}: {count:,}")
         if options["dry_run"]:
             return "Nothing was erased."
-        if not options["yes"] and _typed() != user_id:
+        if not options["yes"] and _ask_for_confirmation() != user_id:
             raise CommandError("The user_id doesn't match. Nothing was erased.")
         try:
             erased = erase_user(user_id, application=application, actor="operator:command")
@@ -44,7 +44,7 @@ class Command(RefusingCommand):
         )
 
 
-def _typed() -> str:
+def _ask_for_confirmation() -> str:
     """Ask the operator to type the user_id. Raise CommandError if there is no terminal."""
     try:
         return input("Type the user_id again to erase everything: ")

@@ -22,7 +22,7 @@ from sessions_app.database.database_roles import (
     WORKER_ROLE,
     administrators_sql,
     grant_privileges,
-    missing,
+    missing_grants,
     using_role,
 )
 from sessions_app.models import ApiKey, Message, UserProfile
@@ -172,15 +172,15 @@ class TestGrants:
     """After `migrate`, the roles have their rights on every table."""
 
     def test_no_grants_are_missing_after_migrate(self) -> None:
-        assert list(missing()) == []
+        assert list(missing_grants()) == []
 
     def test_missing_grants_on_a_new_table_are_added(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE new_one (id bigint); ALTER TABLE new_one ENABLE ROW LEVEL SECURITY")
         try:
-            assert {statement.split(" ON ")[1].split()[0] for statement in missing()} == {"new_one"}
+            assert {statement.split(" ON ")[1].split()[0] for statement in missing_grants()} == {"new_one"}
             grant_privileges()
-            assert list(missing()) == []
+            assert list(missing_grants()) == []
             with connection.cursor() as cursor:
                 cursor.execute("INSERT INTO new_one VALUES (1)")
             with logged_in_as(WORKER_ROLE):

@@ -790,7 +790,7 @@ def test_archived_and_live_turns_are_found_by_sequence_in_two_indexes(ada: UserP
     talk(bo, 1_000)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE sessions_app_message")
-    said = Message.objects.said_at(session, sequence__range=(298, 301))
+    said = Message.objects.all_turns_of(session, sequence__range=(298, 301))
     assert sorted(said.values_list("sequence", flat=True)) == [298, 299, 300, 301]
     assert {"message_turn_sequence_unique", "message_archived"} <= set(re.findall(r"message_\w+", said.explain()))
 

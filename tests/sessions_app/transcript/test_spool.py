@@ -29,7 +29,7 @@ def folder(settings: Settings, tmp_path: Path) -> Path:
 def left(user_id: str = "ada", session_id: str = "s1") -> Path:
     """Create a file with one record that no process holds."""
     file = Spool.create(user_id, session_id, {"of": user_id}, application=DEFAULT)
-    file.leave()
+    file.release()
     return file._path
 
 
@@ -60,7 +60,7 @@ def test_a_released_file_waits_and_only_one_process_claims_it(folder: Path) -> N
     assert spool.orphan_count() == 0
     with claimed(held._path) as records:
         assert records is None
-    held.leave()
+    held.release()
     assert spool.orphan_count() == 1
     with claimed(held._path) as records, claimed(held._path) as others:
         assert (records, others) == ([{}], None)
@@ -119,7 +119,7 @@ def test_a_record_truncated_by_a_full_disk_is_ignored(capfd: pytest.CaptureFixtu
         file.add({"text": "SECRET" * 200})
         file.add({"n": 2})
     assert not file.is_whole
-    file.leave()
+    file.release()
     with claimed(file._path) as records:
         assert records == [{"n": 1}]
     assert "SECRET" not in str(capfd.readouterr())

@@ -115,7 +115,7 @@ def left(said: Round, *records: dict[str, Any]) -> None:
     file = Spool.create(said.session.user_id, said.session.session_id, said.first_record(), application=DEFAULT)
     for record in records or ({"status": said.status}, part, {"incomplete": ""}):
         file.add(record)
-    file.leave()
+    file.release()
 
 
 # --- messages and outcomes ---
