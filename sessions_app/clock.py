@@ -107,6 +107,5 @@ def correct_times(columns: Iterable[TimeColumn]) -> list[TimeCorrection]:
 def report(done: Sequence[TimeCorrection]) -> None:
     columns = [{"column": each.column, "rows": each.rows, "furthest": each.furthest.isoformat()} for each in done]
     if columns:
-        told = "; ".join(map(str, done))
         logger.warning("times in the future were put back", columns=columns)
-        write_event(TIMES_CORRECTED, ACTOR, {"told": told, "columns": columns})
+        write_event(TIMES_CORRECTED, ACTOR, {"told": "; ".join(map(str, done)), "columns": columns})

@@ -178,7 +178,7 @@ class Call:
     @property
     def models_used_up(self) -> str:  # an error message, or blank
         now = (meter.standing(subject) for subject in self.standings)
-        return next((told for standing in now if (told := standing.models_used_up)), "")
+        return next((message for standing in now if (message := standing.models_used_up)), "")
 
 
 _current: ContextVar[Call | None] = ContextVar("daily_limits_call", default=None)

@@ -195,7 +195,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
             del asked[SEARCH_VAR]
             text = f"The search has {size:,} characters; the limit is {QUERY_MAX_CHARS:,}. Shorten it and search again."
             messages.error(request, text)
-        request.GET = asked  # type: ignore[assignment]  # nobody else changes it
+        request.GET = asked  # type: ignore[assignment]  # only this method changes it
         return super().get_changelist_instance(request)
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:

@@ -139,9 +139,9 @@ class EventAdmin(LogAdmin):
 
     @admin.display(description="All details")
     def payload_text(self, event: Event) -> str:
-        told = [(name.replace("_", " "), in_words(_formatted(name, value))) for name, value in event.payload.items()]
-        rows = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", told)
-        return format_html('<dl class="rem-facts rem-facts-rows">{}</dl>', rows) if told else "–"
+        shown = [(name.replace("_", " "), in_words(_formatted(name, value))) for name, value in event.payload.items()]
+        rows = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", shown)
+        return format_html('<dl class="rem-facts rem-facts-rows">{}</dl>', rows) if shown else "–"
 
 
 def in_short(payload: Mapping[str, Any]) -> str:

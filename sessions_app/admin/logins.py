@@ -265,11 +265,11 @@ class LoginAction(RowAction[User]):
     """A change to a login."""
 
     entry = ""  # in the login's history
-    told = ""  # the message to the operator, after the login's name
+    message = ""  # the message to the operator, after the login's name
 
     def change(self, one: User) -> str:
         do = partial(self.do, one, login_of(self.request))
-        self.attempt(one, do, log=self.entry, message=f"{one} {self.told}", about=str(one))
+        self.attempt(one, do, log=self.entry, message=f"{one} {self.message}", about=str(one))
         return list_url(User)
 
     def do(self, one: User, by: User) -> None:
@@ -281,7 +281,7 @@ class ChangeRole(LoginAction):
     """Changes a login's role."""
 
     route, name = "<int:pk>/role/", "role"
-    told = "has a new role."
+    message = "has a new role."
 
     @property
     def entry(self) -> str:  # type: ignore[override]
@@ -298,7 +298,7 @@ class Deactivate(LoginAction):
     """Deactivates a login. Open sessions end with their next request."""
 
     route, name = "<int:pk>/deactivate/", "deactivate"
-    entry, told = "Deactivated.", "can no longer log in."
+    entry, message = "Deactivated.", "can no longer log in."
 
     def do(self, one: User, by: User) -> None:
         staff.set_active(one, by=by, is_active=False)
@@ -308,7 +308,7 @@ class Reactivate(LoginAction):
     """Reactivates a login."""
 
     route, name = "<int:pk>/reactivate/", "reactivate"
-    entry, told = "Reactivated.", "can log in again."
+    entry, message = "Reactivated.", "can log in again."
 
     def do(self, one: User, by: User) -> None:
         staff.set_active(one, by=by, is_active=True)

@@ -147,4 +147,4 @@ class ApiKeyAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         """Return the header's value. It makes DRF answer 401 instead of 403 if the key is missing."""
-        return next((told for issuer in ISSUERS if (told := issuer.challenge(request.path))), "Bearer")
+        return next((challenge for issuer in ISSUERS if (challenge := issuer.challenge(request.path))), "Bearer")
