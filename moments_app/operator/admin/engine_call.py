@@ -107,7 +107,7 @@ class PersonFilter(ExactFilter):
     title, parameter_name, lookup = "user_id", "user_id", "pk__in"
     JOBS = 1_000
 
-    def wanted(self, text: str) -> QuerySet[Any, int]:
+    def lookup_value(self, text: str) -> QuerySet[Any, int]:
         jobs = Job.objects.filter(user__user_id=text).order_by("-queued_at", "-id").values("pk")
         calls = EngineCall.objects.filter(job__in=jobs[: self.JOBS]).order_by("-pk")
         newest: QuerySet[Any, int] = calls.values_list("pk", flat=True)[:MAX_FOUND]
