@@ -56,7 +56,7 @@ from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from moments_app.interfaces.request_guard import counted
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
-from sessions_app.database.statement_timeouts import Deadline, until
+from sessions_app.database.statement_timeouts import Deadline, using_deadline
 
 _in_threads = Bridge(Handlers(), CONF.web_threads)
 
@@ -110,7 +110,7 @@ async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
     body = await take_in(scope, receive, limit=settings.API_MAX_BODY_BYTES)
     identify = partial(caller_of, dict(scope["headers"]).get(b"authorization", b""))
     # The chat endpoint waits for a model, and has its own time limits.
-    in_time = nullcontext() if path.startswith(CHAT) else until(Deadline(settings.LIMITS.request_seconds))
+    in_time = nullcontext() if path.startswith(CHAT) else using_deadline(Deadline(settings.LIMITS.request_seconds))
     with body, in_time:
         async with FAIR_SHARES.one(identify):
             await _hand_over(scope, body, receive, send)

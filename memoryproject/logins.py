@@ -87,7 +87,7 @@ class LoadsAtOnce(ModelBackend):
     def get_user(self, user_id: int) -> User | None:
         applications = LoginLimit.objects.filter(login=OuterRef("pk")).values("application")
         logins = User.objects.annotate(
-            has_second_factor=Exists(second_factor.set_up().filter(user=OuterRef("pk"))),
+            has_second_factor=Exists(second_factor.confirmed_devices().filter(user=OuterRef("pk"))),
             applications=ArraySubquery(applications),
         )
         login = logins.filter(pk=user_id).first()

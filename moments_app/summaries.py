@@ -157,7 +157,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         summary.generation_time_ms = answer.milliseconds
         summary.status, summary.completed_at = Summary.Status.COMPLETED, timezone.now()
         summary.save()
-        session.note_summarised(summary.end_sequence)
+        session.record_summary(summary.end_sequence)
         _complete(job, summary, input)
         begin(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
 
@@ -299,7 +299,7 @@ def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], li
     """Return the window's turns after the base, as an engine receives them, and ranges that can't be read."""
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
-    within = Message.objects.said_at(session, sequence__range=(first, summary.end_sequence)).believed()
+    within = Message.objects.all_turns_of(session, sequence__range=(first, summary.end_sequence)).unretracted()
     said = within.exclude(role=Message.Role.SYSTEM).order_by("sequence")
     turns, unreadable = with_readable_text(session.user, said)
     return drop_platform_text(turns), unreadable
@@ -307,7 +307,7 @@ def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], li
 
 def _last_end_of_round(session: Session) -> int | None:
     """Return the turn that ended the last round. Search archived turns only if no other turn ended a round."""
-    newest = session.messages.believed().filter(user_id=session.user_id).order_by("-sequence")
+    newest = session.messages.unretracted().filter(user_id=session.user_id).order_by("-sequence")
     if (end := end_of_round(newest.turns()[:LOOK_BACK])) is not None:
         return end
     archived, _unreadable = with_readable_text(session.user, newest.archived()[:LOOK_BACK])

@@ -206,17 +206,17 @@ def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     Also, an empty queue is reported without a pause, and keys are remembered for as long as a slow test runs.
     """
-    monkeypatch.setattr(deferred_writes, "EVERY", 3_600)
-    monkeypatch.setattr(deferred_writes, "SOON", 3_600)
+    monkeypatch.setattr(deferred_writes, "INTERVAL", 3_600)
+    monkeypatch.setattr(deferred_writes, "SHORT_INTERVAL", 3_600)
     monkeypatch.setattr(wake, "sends_from_thread", lambda: True)  # so no notification is sent
     monkeypatch.setattr(Conf, "POLL", 0)
-    monkeypatch.setattr(authentication, "REMEMBERED", ProcessCache(authentication.MOST, seconds=3_600))
+    monkeypatch.setattr(authentication, "CACHED_KEYS", ProcessCache(authentication.MAX_KEYS, seconds=3_600))
     cache.clear()
     daily_limits.meter.forget()
     platform_text.written.forget()
     yield
     daily_limits.meter.forget()
-    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.waiting, daily_limits.behind):
+    for waiting in (receipts.waiting_accesses, receipts.waiting, platform_text.waiting, daily_limits.usage_writer):
         with suppress(RuntimeError):  # without a database, the items are dropped
             waiting.flush()
 

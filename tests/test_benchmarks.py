@@ -68,7 +68,7 @@ from sessions_app.database import deferred_writes, wake
 
 deferred_writes.SOON = 3_600
 with Site():
-    wake._behind.note(None)
+    wake._buffer.add(None)
     print(os.environ["DATA_DIR"])
 """
 

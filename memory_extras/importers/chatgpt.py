@@ -12,10 +12,10 @@ from pydantic import AliasChoices, BaseModel, Field
 from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import CannotImport, Owner, Source
-from sessions_app.text.chat_messages import Fields, filled, text_and_parts
+from sessions_app.text.chat_messages import Fields, text_and_parts, without_empty
 
 NAME = "chatgpt"
-LOOKED_FOR = "a JSON array of conversations with mapping (chatgpt), also in the export's zip file"
+DESCRIPTION = "a JSON array of conversations with mapping (chatgpt), also in the export's zip file"
 INSTRUCTIONS = ("user_editable_context", "model_editable_context")
 TEXT_FIELDS = ("parts", "text", "result", "content")  # fields with the text in the different kinds of content
 
@@ -127,7 +127,7 @@ def _fields(message: ChatGPTMessage, parent: str | None) -> Fields:
         "role": message.author.role,
         "content": "" if calls else text,
         "tool_name": (message.author.name or "") if message.author.role == "tool" else "",
-        "payload": filled(payload) or None,
+        "payload": without_empty(payload) or None,
     }
 
 
@@ -135,7 +135,7 @@ def _content(content: dict[str, Any]) -> tuple[str, Fields]:
     """Return the text, and everything else: URLs of pictures, quoted passages, the language of code."""
     name = next((name for name in TEXT_FIELDS if isinstance(content.get(name), str | list)), None)
     text, parts = text_and_parts(content[name]) if name else ("", [])
-    details = filled({key: value for key, value in content.items() if key != name})
+    details = without_empty({key: value for key, value in content.items() if key != name})
     if details.keys() == {"content_type"} and text:
         details = {}
     return text, {"parts": parts, "content": details}

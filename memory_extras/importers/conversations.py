@@ -9,7 +9,7 @@ from pydantic import ValidationError as ShapeError
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.messages import MessageInput
-from sessions_app.imports.import_sessions import Place, Record, Rejected
+from sessions_app.imports.import_sessions import Record, Rejected, SessionRef
 from sessions_app.imports.source import CannotImport, LocatedValue, Owner, public_id, reason_of
 from sessions_app.text.chat_messages import Fields
 from sessions_app.transcript.append import NewMessage
@@ -77,7 +77,7 @@ def _all_records(
         except (CannotImport, ShapeError, RecursionError) as error:
             yield Rejected(item.where, reason_of(error))
             continue
-        place = Place(
+        place = SessionRef(
             user_id=owner.user_id,
             session_id=session_id,
             agent_id=owner.agent_id,
@@ -89,7 +89,7 @@ def _all_records(
 
 
 def _records(
-    where: str, format_name: str, place: Place, conversation: SourceConversation, message: Any
+    where: str, format_name: str, place: SessionRef, conversation: SourceConversation, message: Any
 ) -> Iterator[Record | Rejected]:
     """Yield the messages that a message of the source converts to, or the reason why it can't be imported."""
     try:

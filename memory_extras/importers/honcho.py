@@ -12,13 +12,13 @@ from pydantic import ValidationError as ShapeError
 
 from memory_extras.importers.conversations import checked_message
 from memory_extras.importers.remembered import has_item_with, items, statement
-from sessions_app.imports.import_sessions import Place, Record, Rejected, Statement
+from sessions_app.imports.import_sessions import Record, Rejected, SessionRef, Statement
 from sessions_app.imports.source import CannotImport, LocatedValue, Owner, Source, public_id, reason_of
 from sessions_app.text.chat_messages import Fields
 
 NAME = "honcho"
 PAGES = "items"
-LOOKED_FOR = "messages with peer_id and session_id, or conclusions with observed_id (honcho)"
+DESCRIPTION = "messages with peer_id and session_id, or conclusions with observed_id (honcho)"
 OTHERS = "It is about a peer other than --user."
 
 
@@ -65,7 +65,7 @@ def _read(found: LocatedValue, owner: Owner) -> Record | Statement | Rejected:
         if isinstance(found.value, dict) and "observed_id" in found.value:
             return _conclusion(found, owner)
         message = PeerMessage.model_validate(found.value)
-        place = Place(owner.user_id, public_id(f"{NAME}:{message.session_id}"), owner.agent_id, f"import:{NAME}")
+        place = SessionRef(owner.user_id, public_id(f"{NAME}:{message.session_id}"), owner.agent_id, f"import:{NAME}")
         return Record(found.where, place, checked_message(_fields(message, owner)))
     except (CannotImport, ShapeError, RecursionError) as error:
         return Rejected(found.where, reason_of(error))

@@ -17,7 +17,7 @@ from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
 
 NAME = "mem0"
 PAGES = "results"
-LOOKED_FOR = "memories with id and memory, as get_all returns them (mem0)"
+DESCRIPTION = "memories with id and memory, as get_all returns them (mem0)"
 
 
 class Memory(BaseModel):

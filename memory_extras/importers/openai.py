@@ -18,7 +18,7 @@ from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, turn_fields
 
 NAME = "openai"
-LOOKED_FOR = "JSON lines with messages (openai)"
+DESCRIPTION = "JSON lines with messages (openai)"
 ID_NAMES = ("id", "conversation_id", "session_id")
 
 

@@ -14,11 +14,11 @@ from memory_extras.importers.conversations import SourceConversation, conversati
 from memory_extras.importers.remembered import has_item_with, items, statement
 from sessions_app.imports.import_sessions import Record, Rejected, Statement
 from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
-from sessions_app.text.chat_messages import Fields, filled
+from sessions_app.text.chat_messages import Fields, without_empty
 
 NAME = "zep"
 PAGES = "edges"
-LOOKED_FOR = "threads with thread_id and messages, or edges with uuid and fact (zep)"
+DESCRIPTION = "threads with thread_id and messages, or edges with uuid and fact (zep)"
 ROLES = {"norole": "user", "function": "tool"}
 
 
@@ -93,7 +93,7 @@ def _fields(numbered: tuple[int, Any]) -> list[Fields]:
             "content": message.content,
             "created_at": message.created_at,
             "external_id": message.uuid or str(number),
-            "metadata": (message.metadata or {}) | filled({"name": spoken_by}),
+            "metadata": (message.metadata or {}) | without_empty({"name": spoken_by}),
         }
     ]
 

@@ -12,7 +12,7 @@ from unfold.decorators import display
 from memory_extras.oauth.authorize import Authorize
 from memory_extras.oauth.models import AccessToken, Assistant, Code, Consent, RefreshToken
 from sessions_app.admin.api_key import ApiKeyAdmin
-from sessions_app.admin.base import PageAdmin, one_line
+from sessions_app.admin.base import PageAdmin, time_cell
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views import FormPage, RowAction, confirm_first
 from sessions_app.models import ApiKey
@@ -61,7 +61,7 @@ class AssistantAdmin(PageAdmin):
     """Assistants. They register themselves, or are registered by `manage.py register_assistant`."""
 
     list_display = ("name", "state", "registered", "leads_to", "grants", "last_use", "made_at")
-    tells_of_people = False
+    shows_personal_data = False
     search_fields = search_prefixes = ("name", "client_id")
     search_help_text = "Start of a name or client id"
     ordering = ("-id",)
@@ -123,8 +123,8 @@ class AssistantAdmin(PageAdmin):
 
     @admin.display(description="Registered", ordering="created")
     def made_at(self, assistant: Assistant) -> str:
-        return one_line(assistant.created)
+        return time_cell(assistant.created)
 
     @admin.display(description="Revoked")
     def revoked(self, assistant: Assistant) -> str:
-        return one_line(assistant.revoked_at)
+        return time_cell(assistant.revoked_at)

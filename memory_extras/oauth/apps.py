@@ -18,8 +18,10 @@ class OAuthConfig(AppConfig):
         from memory_extras.oauth.tokens import Tokens
         from memoryproject.database.clocks import OF_EXTRAS
         from sessions_app.api.authentication import ISSUERS
-        from sessions_app.clock import Times
+        from sessions_app.clock import TimeColumn
 
         register(known_application, Tags.database)
         ISSUERS.append(Tokens())
-        OF_EXTRAS.extend([Times(Assistant, "created"), Times(Code, "expires", timedelta(seconds=CODE_SECONDS))])
+        OF_EXTRAS.extend(
+            [TimeColumn(Assistant, "created"), TimeColumn(Code, "expires", timedelta(seconds=CODE_SECONDS))]
+        )

@@ -14,7 +14,7 @@ class ScaleConfig(AppConfig):
         from sessions_app.database import several_servers
 
         DatabaseWrapper.SchemaEditorClass = distribution.SchemaEditor
-        several_servers.spread_tables.append(distribution.distributed_tables)
+        several_servers.distributed_table_sources.append(distribution.distributed_tables)
         several_servers.set_reader(replica)
         # Other apps are installed earlier, so their receivers of this signal run before.
         post_migrate.connect(distribution.keep_distributed, sender=apps.get_app_config("moments_app"))

@@ -22,7 +22,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 from django.utils.deprecation import MiddlewareMixin
 
-from sessions_app.database.database_roles import ADMIN, current_role, taking
+from sessions_app.database.database_roles import ADMIN, current_role, using_role
 
 ALIAS = "replica"
 BEHIND_SECONDS = 60  # maximum lag while the replica has changes to replay
@@ -80,7 +80,7 @@ def from_replica_as_of_now(read: Callable[[], T]) -> T:
     try:
         if replica := _caught_up(_end_of_log()):
             # A command has not taken a role, and the replica's login alone sees no personal data.
-            with _leading_to(replica), taking(current_role() or ADMIN):
+            with _leading_to(replica), using_role(current_role() or ADMIN):
                 return read()
     except OperationalError as error:
         _note_away(error)

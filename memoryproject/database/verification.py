@@ -12,7 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
-from sessions_app.database.database_roles import WEB_ROLE, missing
+from sessions_app.database.database_roles import WEB_ROLE, missing_grants
 from sessions_app.database.definer_functions import gaps
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.models import Archive, Message, Session
@@ -154,7 +154,7 @@ def unprotected_tables() -> list[str]:
 
 def missing_privileges() -> list[str]:
     """Return the privileges that the processes' roles lack."""
-    return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing()]
+    return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing_grants()]
 
 
 def definer_functions() -> list[str]:

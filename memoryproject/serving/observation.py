@@ -17,7 +17,7 @@ from starlette.types import Message, Scope, Send
 
 from memoryproject.serving.figures_folder import VARIABLE
 from moments_app.interfaces.chat.errors import FAILURES
-from sessions_app.trace import HEADER, continued, request_id
+from sessions_app.trace import HEADER, continue_trace, request_id
 
 DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
 ANSWERED = b"x-request-id"
@@ -40,7 +40,7 @@ def identified(scope: Scope, send: Send) -> Iterator[Send]:
     """
     headers = {name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
     carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(ANSWERED, "")}
-    with continued(carrier, f"{scope.get('method', '')} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
+    with continue_trace(carrier, f"{scope.get('method', '')} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
 
         async def note_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":

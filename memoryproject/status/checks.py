@@ -28,7 +28,7 @@ from moments_app.reports.incidents import Incident
 from moments_app.reports.overview import Backlog
 from moments_app.reports.waiting import waiting
 from sessions_app.admin.links import change_url, list_url
-from sessions_app.database.database_roles import ADMIN, taking
+from sessions_app.database.database_roles import ADMIN, using_role
 
 QUEUE_AGE_ALARM = timedelta(minutes=5)  # due work that waits longer degrades the site
 MANY_RESTARTS = 3
@@ -114,7 +114,7 @@ def _misfit() -> str:
     A positive result is cached. During a rollout, the next release migrates while this one still serves.
     """
     global fits
-    with taking(None):  # before the first `migrate`, the login's own role is the only one
+    with using_role(None):  # before the first `migrate`, the login's own role is the only one
         wrong = "" if fits else schema_mismatch()
     fits = not wrong
     return wrong
@@ -290,7 +290,7 @@ class Readiness:
 
 def _checked() -> list[Finding]:
     try:
-        with taking(ADMIN):  # the queue has jobs of many people
+        with using_role(ADMIN):  # the queue has jobs of many people
             return readiness()
     finally:
         connection.close()

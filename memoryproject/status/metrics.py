@@ -35,7 +35,7 @@ from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
 from sessions_app.api.permissions import HasScope, IsServiceKey, key_of
 from sessions_app.api.throttling import KeyRateThrottle
-from sessions_app.database.database_roles import taking
+from sessions_app.database.database_roles import using_role
 from sessions_app.models import DailyUsage
 from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today
@@ -187,7 +187,7 @@ def _counted() -> list[Filled]:
 
 def _rounds() -> Iterator[Metric]:
     yield _gauge(
-        "memory_chat_rounds_waiting", "Chat rounds on this host that wait to be stored.", [], {(): spool.waiting()}
+        "memory_chat_rounds_waiting", "Chat rounds on this host that wait to be stored.", [], {(): spool.orphan_count()}
     )
 
 
@@ -202,7 +202,7 @@ def _contexts() -> Iterator[Metric]:
 
 
 def _database() -> Iterator[Metric]:
-    with taking(None), connection.cursor() as cursor:  # the size needs the login's right to connect
+    with using_role(None), connection.cursor() as cursor:  # the size needs the login's right to connect
         cursor.execute("SELECT pg_database_size(current_database())")
         (size,) = cursor.fetchone() or (0,)
     yield _gauge("memory_database_bytes", "Size of the database on disk.", [], {(): size})

@@ -15,7 +15,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from memoryproject.database.timeouts import DatabaseUnavailable, database
-from sessions_app.clock import PUT_BACK, database_now, write_event
+from sessions_app.clock import TIMES_CORRECTED, database_now, write_event
 from sessions_app.database.wake import wake_workers
 from sessions_app.models import Event
 
@@ -157,7 +157,7 @@ class Recently:
 
 def recently(number: int) -> Recently:
     """Return the latest events, with some number of changes, in one query."""
-    put_back = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)[:1]
+    put_back = _newest(TIMES_CORRECTED).filter(created_at__gte=Now() - PUT_BACK_TOLD)[:1]
     parts = restarts(DAY)[:RESTARTS_READ], put_back, _newest(PROVIDERS_CHECKED)[:1]
     events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))
 
@@ -165,4 +165,4 @@ def recently(number: int) -> Recently:
         return [event for event in events if event.type == kind]
 
     refused = [sentence for event in of(PROVIDERS_CHECKED) for sentence in event.payload["refused"]]
-    return Recently([Change.of(event) for event in of(CHANGED)], of(RESTARTED), of(PUT_BACK), refused)
+    return Recently([Change.of(event) for event in of(CHANGED)], of(RESTARTED), of(TIMES_CORRECTED), refused)

@@ -35,7 +35,7 @@ from memoryproject.status.site_state import Change, State, last_change, note_ref
 from moments_app.engines.endpoint import Endpoint
 from moments_app.engines.interface import EngineError
 from moments_app.jobs.worker import keep_time
-from sessions_app.clock import database_now, put_back, report
+from sessions_app.clock import correct_times, database_now, report
 from sessions_app.retention import archive_files
 
 COUNTS_AFTER = 15.0  # how long a state must last, so a brief failure sends no alarm
@@ -200,7 +200,7 @@ class Corrections:
         if time.monotonic() < self._next_at:
             return
         with suppress(DatabaseUnavailable), database():
-            put_back(often())
+            correct_times(often())
             report(put_schedules_back())
             self._next_at = time.monotonic() + CORRECTED_EVERY
 
@@ -315,5 +315,5 @@ def refusals() -> list[str]:
 
 def _of_archives() -> str:
     conf = settings.RETENTION
-    told = archive_files.refusal() if conf.is_elsewhere and conf.action == "archive" else ""
+    told = archive_files.storage_error() if conf.is_elsewhere and conf.action == "archive" else ""
     return told and f"{told} Check {conf.storage_setting}."

@@ -30,7 +30,7 @@ from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
 from moments_app.turns.corrected import End, ends_of
-from sessions_app.database.sql import EPOCH, columns, first, time_of
+from sessions_app.database.sql import EPOCH, columns, read_first, time_of
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.process_cache import ProcessCache
 
@@ -229,7 +229,7 @@ def read_input(
     sql = _OPENING_SQL.format(
         columns=columns(Session, "opened"), in_session=_IN_SESSION, by_date=BY_DATE, open_entities=OPEN_SQL
     )
-    found = first(Session, sql, parameters)
+    found = read_first(Session, sql, parameters)
     if found is None:
         return None
     session, (memory, said, corrected, has_entities, has_ended) = found

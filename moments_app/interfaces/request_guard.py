@@ -9,7 +9,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http.request import validate_host
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sessions_app.daily_limits import Call, calling
+from sessions_app.daily_limits import Call, counting
 from sessions_app.refusals import Refusal
 
 
@@ -55,7 +55,7 @@ def counted(application: ASGIApp) -> ASGIApp:
     """Wrap an ASGI application to count its calls and report usage, like `DailyLimitsMiddleware`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        with calling(Call()) as call:
+        with counting(Call()) as call:
 
             async def tell(message: Message) -> None:
                 if message["type"] == "http.response.start":

@@ -36,7 +36,7 @@ from moments_app.models.circuit import OUTAGE
 from moments_app.models.engine_call import Pause
 from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
 from sessions_app.clock import database_now
-from sessions_app.daily_limits import Call, calling
+from sessions_app.daily_limits import Call, counting
 from sessions_app.models import UserProfile
 from sessions_app.retention.archive_files import ArchiveError
 
@@ -73,7 +73,7 @@ def run_taken(job: Job) -> Job:
         Stopped: the worker must stop.
     """
     try:
-        with calling(Call(job.counts_for)):
+        with counting(Call(job.counts_for)):
             _run_with(process_named(job.process), job)
     except UnknownProcess as error:  # a worker of a newer release may know it
         job.retry_later(str(error))

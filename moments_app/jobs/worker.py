@@ -45,7 +45,7 @@ from moments_app.jobs.scheduled import next_schedule
 from moments_app.models import Circuit, Job
 from moments_app.models.job import TASK
 from sessions_app.database.wake import IDLE, Channel, NotificationListener, wake
-from sessions_app.trace import HEADER, continued
+from sessions_app.trace import HEADER, continue_trace
 
 REST = 60.0  # seconds without a job, except tasks, after which a worker ends; the last worker never ends
 BUSY = 0.2  # seconds of work after which the last worker starts the others
@@ -183,7 +183,7 @@ class Worker:
 
 def _traced(job: Job) -> AbstractContextManager[Span]:
     numbers: dict[str, str | int] = {"job.id": str(job.job_id), "job.process": job.process, "job.attempt": job.attempts}
-    return continued({HEADER: job.trace}, f"job {job.process}", SpanKind.CONSUMER, **numbers)
+    return continue_trace({HEADER: job.trace}, f"job {job.process}", SpanKind.CONSUMER, **numbers)
 
 
 def serve(number: int, workers: int) -> None:

@@ -26,11 +26,11 @@ from sessions_app.daily_limits import current_call
 from sessions_app.database.sql import insert_if_missing, insert_missing
 from sessions_app.database.wake import Channel, wake, wake_workers
 from sessions_app.models import ApiKey, Event, Session, UserProfile
-from sessions_app.models.daily_limit import Kind, Subject
+from sessions_app.models.daily_limit import Subject, SubjectKind
 from sessions_app.models.event import named_actor
 from sessions_app.models.user_profile import OfPersonQuerySet
 from sessions_app.refusals import Refusal
-from sessions_app.trace import LONGEST, traceparent
+from sessions_app.trace import MAX_TRACE_CHARS, traceparent
 
 if TYPE_CHECKING:
     from moments_app.engines.grounding import LeftOut
@@ -130,7 +130,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
 
     def of_one(self, subject: Subject) -> Self:
         """Return the jobs whose model calls count toward the limits of a key or an application."""
-        return self.of_application(subject.pk) if subject.kind == Kind.APPLICATION else self.filter(key=subject.pk)
+        return (
+            self.of_application(subject.pk) if subject.kind == SubjectKind.APPLICATION else self.filter(key=subject.pk)
+        )
 
     def put_off(self, until: datetime, reason: str) -> None:
         since = Coalesce("held_since", Now())
@@ -541,7 +543,7 @@ class Job(models.Model):
         help_text="The API key that queued the job. Blank if no key queued the job.",
     )
     trace = models.CharField(
-        max_length=LONGEST,
+        max_length=MAX_TRACE_CHARS,
         blank=True,
         default="",
         db_default="",  # for jobs that an earlier release queues during an update
@@ -606,7 +608,7 @@ class Job(models.Model):
     @property
     def counts_for(self) -> list[Subject]:
         """The key and application whose limits include the job's model calls."""
-        pks = {Kind.KEY: self.key_id, Kind.APPLICATION: self.application_pk}
+        pks = {SubjectKind.KEY: self.key_id, SubjectKind.APPLICATION: self.application_pk}
         return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]
 
     @cached_property
@@ -700,7 +702,7 @@ class Job(models.Model):
 
     def _log_failure(self) -> None:
         """Log the event, unless the person is being erased."""
-        if self.user_id is None or UserProfile.objects.is_kept(self.user_id):
+        if self.user_id is None or UserProfile.objects.try_hold(self.user_id):
             payload = {"job_id": str(self.job_id), "process": self.process}
             Event.objects.create(
                 type=JOB_FAILED,

@@ -21,7 +21,7 @@ from psycopg.errors import UniqueViolation
 
 from moments_app.models.job import title_of
 from moments_app.models.stream import MemoryStream
-from sessions_app.database.sql import insert_missing_as_they_are
+from sessions_app.database.sql import insert_missing_raw
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import source_fields
@@ -201,7 +201,7 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
             lost = _lost(field, items)
             items = [item for item in items if field.null or item.data[field.name] not in lost]
             _forget(field, items, lost)
-        insert_missing_as_they_are([item.row().object for item in items])
+        insert_missing_raw([item.row().object for item in items])
 
 
 class RetractedItem(models.Model):

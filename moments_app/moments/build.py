@@ -160,7 +160,7 @@ def _due_by_tokens(session: Session) -> bool:
 def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
     """Return the turns for one run: those without moments, before the lag. Also return whether more are left."""
     live_from = stays_live_from(session, params)
-    waiting = session.messages.turns().believed().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
+    waiting = session.messages.turns().unretracted().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
     # Also read some turns after the boundary, because tool results may move it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)

@@ -28,7 +28,7 @@ from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn, split
 from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.models.user_profile import united
+from sessions_app.models.user_profile import merge_lists
 
 # Limits of one run, in memory and in time; a follow-up job builds the rest.
 MAX_TURNS = 2_000
@@ -339,7 +339,7 @@ def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime
 def _columns(draft: DraftMoment) -> dict[str, Any]:
     """Return the engine's fields as columns. Strip the name, and remove duplicate tags."""
     written = {name: getattr(draft, name) for name in WRITTEN}
-    tags = {name: united([], value) for name, value in written.items() if isinstance(value, list)}
+    tags = {name: merge_lists([], value) for name, value in written.items() if isinstance(value, list)}
     return written | tags | {"name": draft.name.strip()}
 
 

@@ -140,7 +140,7 @@ def _goes_on(moments: list[Moment], moment: Moment) -> bool:
 
 
 def _shown(session: Session, moments: list[Moment]) -> list[Message]:
-    turns = session.messages.turns().believed().exclude(role=Message.Role.SYSTEM)
+    turns = session.messages.turns().unretracted().exclude(role=Message.Role.SYSTEM)
     ends = (moments[0].first_sequence, moments[-1].last_sequence)
     return list(turns.filter(user_id=session.user_id, sequence__range=ends).order_by("sequence"))
 

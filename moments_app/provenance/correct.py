@@ -306,7 +306,7 @@ def _texts(fact: MemoryAtom, rewording: Rewording, moments: Collection[int], ses
 
 def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
     """Return the source turns of the fact and the turns at the places, with corrections applied."""
-    own = Message.objects.said().believed().filter(user_id=fact.user_id)
+    own = Message.objects.all_turns().unretracted().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
     beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
     there = set(places)

@@ -176,16 +176,16 @@ def moments_on(session: Session, sequences: Sequence[int], formations: Sequence[
 
 def _any_quotes(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
     """Return whether a moment contains words that occur in these turns but not in the moment's own other turns."""
-    said = _stems_of(Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True))
+    said = _stems_of(Message.objects.all_turns_of(session, sequence__in=sequences).values_list("content", flat=True))
     return any(_quotes(moment, session, sequences, said) for moment in moments)
 
 
 def _quotes(moment: Moment, session: Session, sequences: Sequence[int], said: AbstractSet[str]) -> bool:
     shared = _stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & said
-    own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
+    own = Message.objects.all_turns_of(session, sequence__range=(moment.first_sequence, moment.last_sequence))
     if not own.exists():  # the moment's turns were deleted, so compare with all existing turns
-        own = Message.objects.said_at(session, sequence__gte=0)
-    others = own.believed().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
+        own = Message.objects.all_turns_of(session, sequence__gte=0)
+    others = own.unretracted().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
     return not shared <= {stem for stems in others for stem in stems or ()}
 
 
@@ -320,7 +320,7 @@ def lost_notice(parts: Sequence[Derived]) -> str:
 def _without_turns(user: UserProfile, atoms: Collection[MemoryAtom]) -> int:
     """Return the number of items with a deleted source turn."""
     sources = {pk for atom in atoms for pk in atom.source_message_ids}
-    there = set(Message.objects.said().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
+    there = set(Message.objects.all_turns().filter(user_id=user.pk, pk__in=sources).values_list("pk", flat=True))
     return sum(not there.issuperset(atom.source_message_ids) for atom in atoms)
 
 

@@ -104,5 +104,5 @@ def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:
 
 def calls_for(turns: QuerySet[Message]) -> int:
     """Return the approximate number of engine calls for a build of these turns."""
-    tokens: int = turns.believed().aggregate(total=Sum("tokens"))["total"] or 0  # type: ignore[attr-defined]
+    tokens: int = turns.unretracted().aggregate(total=Sum("tokens"))["total"] or 0  # type: ignore[attr-defined]
     return -(-tokens // settings.MOMENT_BUILDER.max_input_tokens)

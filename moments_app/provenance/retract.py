@@ -190,7 +190,7 @@ def lock_answers(answers: dict[Session, list[int]], *sessions: Session) -> dict[
     lock_sessions([*sessions, *answers])
     left = {}
     for session, sequences in answers.items():
-        believed = session.messages.turns().believed().filter(sequence__in=sequences)
+        believed = session.messages.turns().unretracted().filter(sequence__in=sequences)
         left[session] = sorted(believed.values_list("sequence", flat=True))
     return {session: sequences for session, sequences in left.items() if sequences}
 
@@ -269,7 +269,7 @@ def answers_to(said: Retracted) -> list[Answer]:
 def _served_of(turns: Sequence[Message]) -> Iterator[str]:
     """Yield the addresses of the turns and of the rows derived from them."""
     for session, sequences in by_session([Answer(turn) for turn in turns]).items():
-        turns_of_it = session.messages.said().filter(sequence__in=sequences)
+        turns_of_it = session.messages.all_turns().filter(sequence__in=sequences)
         yield from derived_from(session, turns_of_it, is_whole=False).addresses()
 
 
@@ -312,11 +312,11 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     if sequences is None:
-        if not turns.believed().exists():
+        if not turns.unretracted().exists():
             if session.archives.exists():
                 raise TurnsAreArchived("The turns of the session are archived. Restore the session first.")
             raise CannotRetract("The session has no turns that can be retracted.")
-        return turns.believed()
+        return turns.unretracted()
     if not sequences:
         raise CannotRetract("sequences: name at least one turn, or omit the field to retract the whole session.")
     turns = turns.filter(sequence__in=sequences)
@@ -447,7 +447,7 @@ def recount(session: Session) -> None:
     """Recompute the session's counters from its rows."""
     events = session.messages.partitions().aggregate(last=Max("sequence"))
     session.live_from_sequence = 0 if events["last"] is None else events["last"] + 1
-    live = session.messages.turns().believed().filter(sequence__gte=session.live_from_sequence)
+    live = session.messages.turns().unretracted().filter(sequence__gte=session.live_from_sequence)
     session.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
     summed = Summary.objects.for_session(session).completed().aggregate(last=Max("end_sequence"))["last"]
     digests = session.messages.partitions().exclude(payload__partition_type="moment_compression")

@@ -190,7 +190,7 @@ def _put_back(retraction: Retraction, session: Session, cause: Cause) -> None:
     _apply_later_corrections(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
-    session.embedded_to = min(session.embedded_to, sequences[0] - 1)
+    session.embedded_sequence = min(session.embedded_sequence, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
     formed = _unformed_ranges(session, sequences, was)
@@ -241,7 +241,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
     withdrawn.put_back(Moment)
     moments = list(Moment.objects.filter(pk__in=withdrawn.ids()))
     for moment in moments:
-        held = session.messages.turns().believed()
+        held = session.messages.turns().unretracted()
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.built_to = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])

@@ -175,7 +175,7 @@ class Embed(Process[EmbedInput, Embedded]):
         is_more = input.is_cut
         if input.session:
             session = locked_session(job)
-            if session.embedded_to != input.session.embedded_to:
+            if session.embedded_sequence != input.session.embedded_sequence:
                 raise Moved("Another job already embedded these turns.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
             is_more |= session.last_sequence > input.last_sequence
@@ -338,7 +338,7 @@ def _moments() -> QuerySet[Any]:
 
 
 def _turns() -> QuerySet[Any]:
-    spoken = Message.objects.turns().believed().filter(role__in=SPOKEN).exclude(content="")
+    spoken = Message.objects.turns().unretracted().filter(role__in=SPOKEN).exclude(content="")
     return spoken.exclude(is_only_platform_text())
 
 
@@ -381,10 +381,12 @@ def _text_of(source: Any) -> Text | None:
 def _turns_of(job: Job, session: Session, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
     """Read the turns after the last processed one, and rejected turns that are due. Skip turns that have a vector."""
     own = {"session": session, "user_id": session.user_id}
-    after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_to)
+    after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_sequence)
     waiting = list(after.order_by("sequence")[: size + 1])
     turns, is_cut = waiting[:size], len(waiting) > size
-    again = list(_due_again("turn", model).filter(**own, sequence__lte=session.embedded_to)[: size + 1 - len(turns)])
+    again = list(
+        _due_again("turn", model).filter(**own, sequence__lte=session.embedded_sequence)[: size + 1 - len(turns)]
+    )
     if not (turns or again):
         return Skipped("every turn already has a vector")
     last = turns[-1].sequence if is_cut else session.last_sequence

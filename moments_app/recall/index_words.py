@@ -40,7 +40,7 @@ from sessions_app.clock import database_now
 from sessions_app.models import Archive, Message, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import Searched, SearchedQuerySet
-from sessions_app.retention.restore import CannotRestore, put_back
+from sessions_app.retention.restore import CannotRestore, restore_turns
 
 NAME = "index_words"
 BATCH = 500  # maximum rows or archived turns per batch
@@ -250,7 +250,7 @@ def _add_rows(job: Job, archive: Archive) -> None:
         return
     try:
         with transaction.atomic():
-            put_back(current)
+            restore_turns(current)
             _index(current)
     except CannotRestore as error:  # a later message has the same external_id as one of these turns
         logger.warning("archived turns can't be found", archive=current.name, reason=str(error))

@@ -28,7 +28,7 @@ from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
-from sessions_app.database.sql import columns, first
+from sessions_app.database.sql import columns, read_first
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
@@ -112,7 +112,9 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
 
 
 def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
-    turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
+    turns = (
+        Message.objects.turns().unretracted().for_user(user).filter(session__session_id=session_id, session__user=user)
+    )
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[:TURNS]
     turns_read = drop_platform_text(list(latest)[::-1])
     prompts = PromptResource.objects.for_application(RECALL_QUERY_URI, user.application_id)
@@ -132,7 +134,9 @@ def with_vector(request: RecallRequest) -> RecallRequest:
     if request.mode == "text" or not settings.EMBEDDING.is_on:
         return request
     with unlimited():  # models, circuits and calls are global
-        found = first(EmbeddingModel, _ACTIVE_SQL.format(columns=columns(EmbeddingModel, "model")), [embedder_name("")])
+        found = read_first(
+            EmbeddingModel, _ACTIVE_SQL.format(columns=columns(EmbeddingModel, "model")), [embedder_name("")]
+        )
         if found is None or not found[0].is_served:
             return request
         model, [has_failed] = found

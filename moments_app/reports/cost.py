@@ -213,7 +213,7 @@ def _by_day(calls: QuerySet[EngineCall]) -> list[tuple[date, str, Used]]:
 
 
 def _said(since: datetime) -> dict[date, int]:
-    turns = Message.objects.said().filter(arrived_at__gte=since).annotate(day=TruncDate("arrived_at")).order_by()
+    turns = Message.objects.all_turns().filter(arrived_at__gte=since).annotate(day=TruncDate("arrived_at")).order_by()
     return dict(turns.values("day").annotate(tokens=Sum("tokens")).values_list("day", "tokens"))
 
 

@@ -212,7 +212,7 @@ def activity() -> Activity:
         _by_day(name, rows, since, made)
         for name, rows, made in (
             ("sessions", Session.objects.all(), "created_at"),
-            ("turns", Message.objects.said(), "arrived_at"),
+            ("turns", Message.objects.all_turns(), "arrived_at"),
             ("moments", Moment.objects.all(), "created_at"),
         )
     )

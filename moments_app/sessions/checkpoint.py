@@ -97,7 +97,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
         CannotRun: the prompt resource has no active version.
     """
     corrections = Correction.objects.for_user(session.user).state()
-    before = live_turns(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
+    before = live_turns(session).unretracted().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM)
     if not before.exists():
         return Skipped("nothing to compact")
     drafts = list(EpisodeDraft.objects.of(session).filter(last_sequence__lt=end))
@@ -247,7 +247,7 @@ def write_digest(job: Job, session: Session, input: DigestInput, digested: Diges
     told = digested.context, digested.lessons, input.turns
     PartitionEvent.of_digest(*told, session=session, cleared=False).leave(last)
     session.begin_live_window(last + 1)
-    session.note_summarised(last)
+    session.record_summary(last)
     return result_of(input, digested) | {"lessons": _learn(job, input, digested)}
 
 

@@ -164,7 +164,7 @@ def _read(user: UserProfile, sessions: Sequence[tuple[Job, Session]]) -> list[Qu
         return []
     firsts = [(session, _first_unseen(session)) for _, session in sessions]
     unseen = [Q(session=session, sequence__range=(first, first + MAX_TURNS)) for session, first in firsts]
-    found = Message.objects.for_user(user).turns().believed().filter(reduce(or_, unseen))
+    found = Message.objects.for_user(user).turns().unretracted().filter(reduce(or_, unseen))
     turns = list(found.order_by("session_id", "sequence"))
     of_session: dict[int, list[Message]] = defaultdict(list)
     read: dict[int, dict[int, Message]] = defaultdict(dict)

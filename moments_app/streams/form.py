@@ -203,7 +203,7 @@ def _of_one_call(turns: Sequence[Message]) -> Sequence[Message]:
 
 
 def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
-    return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
+    return turns.unretracted().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
 def _episodes(
@@ -260,7 +260,7 @@ def _again(session: Session, ranges: Sequence[Sequence[int]]) -> Again | None:
     waiting = deque((first, last) for first, last in ranges)
     while waiting:
         first, last = waiting.popleft()
-        said = list(_formable(Message.objects.said_at(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
+        said = list(_formable(Message.objects.all_turns_of(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
         taken = _of_one_call(said)
         if is_cut := len(said) > len(taken):
             waiting.appendleft((said[len(taken)].sequence, last))

@@ -18,7 +18,7 @@ from moments_app.engines.words import told_words, without_speaker
 from moments_app.models import MemoryAtom
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
-from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
+from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, merge_lists
 
 READ = 300  # maximum statements for a profile, besides those written into it
 PROFILE_MAX = 2_000  # maximum characters after the introductory text
@@ -99,7 +99,7 @@ def _phrases(said: Iterable[Said], attribute: str, read: Sequence[str]) -> list[
     """Return the phrases that were written into the profile, oldest first, followed by as many derived ones as fit."""
     written = sorted((one for one in said if one.attribute == attribute), key=lambda one: one.formed_at)
     values = [one.value for one in reversed(written)][:PROFILE_LIST_MAX]
-    return united(values[::-1], read[: PROFILE_LIST_MAX - len(values)])
+    return merge_lists(values[::-1], read[: PROFILE_LIST_MAX - len(values)])
 
 
 def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:

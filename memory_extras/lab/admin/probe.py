@@ -10,7 +10,7 @@ from unfold.decorators import display
 
 from memory_extras.lab.models import Probe, ProbeResult
 from memory_extras.lab.views.probe import ProbeForm, RunPersonsProbes, ask_of, chart_of
-from sessions_app.admin.base import PageAdmin, UserFilter, one_line
+from sessions_app.admin.base import PageAdmin, UserFilter, time_cell
 from sessions_app.admin.links import column, link_to
 from sessions_app.admin.views import actor_of
 from sessions_app.models.event import named_actor
@@ -39,7 +39,7 @@ class ProbeAdmin(PageAdmin):
 
     list_display = ("question", "user_link", "session_link", "state", "asked_at", "by")
     by = column("created_by", "Created by", named_actor, ordering="created_by")
-    asked_at = column("run_at", "When", one_line)
+    asked_at = column("run_at", "When", time_cell)
     list_filter = (MetFilter, UserFilter)
     list_select_related = ("user", "session")
     sortable_by = ()

@@ -54,7 +54,7 @@ def draft_from(session: Session, sequence: int) -> Draft | None:
     Returns:
         None if there is no turn of the user, or no answer.
     """
-    turns = session.messages.turns().believed().filter(user_id=session.user_id)
+    turns = session.messages.turns().unretracted().filter(user_id=session.user_id)
     asked = turns.filter(role=Message.Role.USER, sequence__lte=sequence).order_by("-sequence").first()
     if asked is None:
         return None

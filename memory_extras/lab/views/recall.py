@@ -18,7 +18,7 @@ from sessions_app import lexemes
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
-from sessions_app.admin.links import marked
+from sessions_app.admin.links import highlighted
 from sessions_app.admin.views import OperatorPage, OperatorView
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models import Application, UserProfile
@@ -121,7 +121,7 @@ def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
     return {
         "profile": user,
         "seen": seen,
-        "results": [(result, pages.source(result.ref), marked(result.content, words)) for result in seen.results],
+        "results": [(result, pages.source(result.ref), highlighted(result.content, words)) for result in seen.results],
         "steps": _steps(seen),
         "bar": BAR,
         "total": sum(seen.steps.values()),

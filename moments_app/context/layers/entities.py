@@ -91,7 +91,7 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 
 def _candidates(source: ContextInput) -> list[Candidate]:
-    words, forms = lexemes.any_of(source.query, MAX_WORDS)
+    words, forms = lexemes.any_word_query(source.query, MAX_WORDS)
     parameters: dict[str, int | float | str] = {
         "user": source.user.pk,
         "session": source.session.pk,

@@ -425,4 +425,6 @@ def sources_of(user: UserProfile, fact: MemoryAtom) -> list[dict[str, Any]]:
     for turn in found:
         turn.moment_key = turn.moment.key if turn.moment else None  # type: ignore[attr-defined]
     both = zip(found, with_text(user, found), strict=True)
-    return [LoadedMessage.of(shown)._asdict() | {"session_id": turn.session.session_id} for turn, shown in both]
+    return [
+        LoadedMessage.from_message(shown)._asdict() | {"session_id": turn.session.session_id} for turn, shown in both
+    ]

@@ -282,7 +282,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     scopes = {"retrieve": "read", "search": "read", "list": "read"}
     creates_person = ("create",)
     own_transaction = ("search",)
-    about_nobody = (*inputs, "list")
+    person_optional = (*inputs, "list")
 
     def get_queryset(self) -> StoredItemQuerySet:
         """Return the person's items. Without a person in the request, return the application's own items."""
@@ -293,7 +293,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
     @property
     def is_application_wide(self) -> bool:
         """True if the request is about the application's own items, which belong to no person."""
-        return self.named is None and key_of(self.request).user_id is None
+        return self.requested_user_id is None and key_of(self.request).user_id is None
 
     def create(self, request: Request) -> Response:
         """Store items. An item replaces the item with the same namespace and key."""

@@ -253,7 +253,7 @@ class StreamViewSet(ListModelMixin, RetrieveModelMixin, OfStreamViewSet[MemorySt
     refuses = {"create": [AlreadyThere], "undo": [CannotUndo]}
     scopes = {"create": "admin", "partial_update": "admin", "undo": "admin"}
     filters = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
-    about_nobody = ("create",)
+    person_optional = ("create",)
 
     def get_queryset(self) -> QuerySet[MemoryStream]:
         return streams_seen_by(self.person, self.application).order_by("-last_updated_at", "-id")

@@ -23,7 +23,7 @@ from moments_app.interfaces.chat import request
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.request import ChatRequest, Entry, new_message, read_body, read_turns
 from sessions_app.models.message import spoken
-from sessions_app.text.chat_messages import filled
+from sessions_app.text.chat_messages import without_empty
 from sessions_app.text.length import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
@@ -110,7 +110,7 @@ class Answer:
         except (InvalidMessage, ValidationError):
             return None
         extras = {"model": self.model, "finish_reason": self.finish_reason} | metadata
-        texts = filled({name: _storable(value)[:255] for name, value in extras.items()})
+        texts = without_empty({name: _storable(value)[:255] for name, value in extras.items()})
         return replace(turn, metadata=texts | self.usage)
 
 

@@ -22,7 +22,7 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, UserProfile
 from sessions_app.people.erase import ERASED_EVENT
 from sessions_app.row_security import acting_for
-from sessions_app.text.chat_messages import filled
+from sessions_app.text.chat_messages import without_empty
 from sessions_app.transcript.append import CONTEXT_ID, NewMessage, process_texts
 from sessions_app.transcript.append_round import (
     INCOMPLETE,
@@ -154,13 +154,13 @@ class Round:
         return acting_for(self.session.user_id, application=self.session.application, create=create, holding=True)
 
     def _append(self, user: UserProfile, answer: NewMessage | None, unanswered: str) -> None:
-        sent = [turn.marked(created_at=self.started_at) for turn in self._said()]
+        sent = [turn.with_fields(created_at=self.started_at) for turn in self._said()]
         if unanswered and sent:
             sent[-1].metadata[INCOMPLETE] = unanswered
         append_round(user, self.session.session_id, sent, answer, **self._named())
 
     def _said(self) -> list[NewMessage]:
-        return [turn.marked(metadata=turn.metadata | {"source": SOURCE}) for turn in self.sent]
+        return [turn.with_fields(metadata=turn.metadata | {"source": SOURCE}) for turn in self.sent]
 
     def _named(self) -> dict[str, str]:
         return {"agent_id": self.session.agent_id, "source": SOURCE, "round_id": self.round_id}
@@ -180,5 +180,5 @@ class Round:
         if 400 <= self.status < 500:
             return None, "refused"
         metadata = {"source": SOURCE, CONTEXT_ID: self.context_id, INCOMPLETE: why}
-        turn = answer.turn(filled(metadata), is_whole=not why)
+        turn = answer.turn(without_empty(metadata), is_whole=not why)
         return (replace(turn, created_at=self.ended_at), "") if turn else (None, why)

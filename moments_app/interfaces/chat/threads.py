@@ -11,7 +11,7 @@ from django.db import connection
 
 from memoryproject.serving.fair_shares import caller, in_thread_of_caller
 from memoryproject.serving.request_limits import SPARE, ThreadsOfLoops
-from sessions_app.database.statement_timeouts import Kind, serving
+from sessions_app.database.statement_timeouts import RequestKind, serving
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 def _done_and_closed(work: Callable[[], T]) -> T:
     try:
-        with serving(Kind.CALL):
+        with serving(RequestKind.CALL):
             return work()
     finally:
         connection.close()

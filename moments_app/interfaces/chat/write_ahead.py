@@ -115,7 +115,7 @@ class WriteAhead:
             await asyncio.to_thread(self._spool.sync)
         self._failure = failure
         if self._spool and self._spool.is_whole:
-            self._spool.leave()
+            self._spool.release()
             self._spool, self.outcome = None, SPOOLED
             logger.warning("a round waits in the spool", error=type(failure).__name__)
         else:
@@ -143,7 +143,7 @@ class WriteAhead:
         FAILURES.labels("store").inc()
         logger.error("a round was not stored", error=type(self._failure).__name__, status=self.round.status)
         if self._spool:
-            self._spool.leave()  # another process can store the round from the file
+            self._spool.release()  # another process can store the round from the file
 
 
 async def _spooled(said: Round) -> Spool | None:
@@ -199,7 +199,7 @@ def replay_due() -> None:
 
 def catch_up(session: ChatSession) -> None:
     """Replay the rounds of a session. If another process is storing one, wait for it."""
-    left = spool.left_of(session.user_id, session.session_id, session.application)
+    left = spool.unstored_files(session.user_id, session.session_id, session.application)
     replay((path for path in left if _is_due(_file(path))), patiently=True)
 
 
@@ -232,7 +232,7 @@ def _replay_one(path: Path, patiently: bool) -> None:
 
 def _file(path: Path) -> str:
     """Return the name that the file had before a process claimed it."""
-    return path.name.removesuffix(spool.TAKEN)
+    return path.name.removesuffix(spool.CLAIMED)
 
 
 def _is_due(key: str) -> bool:

@@ -18,8 +18,8 @@ from rest_framework.exceptions import NotFound, PermissionDenied
 from memoryproject.serving.fair_shares import caller
 from memoryproject.serving.request_limits import ThreadsOfLoops
 from memoryproject.settings import CONF
-from sessions_app.api.permissions import gone_is_not_found
-from sessions_app.database.statement_timeouts import Kind, serving
+from sessions_app.api.permissions import missing_rows_as_404
+from sessions_app.database.statement_timeouts import RequestKind, serving
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for
 
@@ -67,7 +67,7 @@ class Connection:
             raise PermissionDenied("This tool needs an API key with the scope write.")
         create = self.user_id is not None
         entered = acting_for(self.user_id, application=self.application, create=create, holding=True)
-        with gone_is_not_found(), entered as user:
+        with missing_rows_as_404(), entered as user:
             yield _found(user)
 
 
@@ -88,7 +88,7 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
     def done(*args: P.args, **kwargs: P.kwargs) -> T:
         close_old_connections()
         try:
-            with serving(Kind.CALL):
+            with serving(RequestKind.CALL):
                 return work(*args, **kwargs)
         finally:
             close_old_connections()

@@ -53,7 +53,7 @@ from sessions_app.database.statement_timeouts import Unavailable
 from sessions_app.database.statement_timeouts import deadline as request_deadline
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
-from sessions_app.text.invisible_characters import all_without_unseen
+from sessions_app.text.invisible_characters import json_without_invisible
 from sessions_app.transcript.load import LoadedMessage
 
 PAGE_SIZE = 25
@@ -108,7 +108,7 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
 def _read(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Read a resource. Convert the API's errors to resource errors."""
     try:
-        return cast(T, all_without_unseen(read(*args, **kwargs)))
+        return cast(T, json_without_invisible(read(*args, **kwargs)))
     except (NotFound, InvalidPage) as error:
         raise ResourceNotFoundError(str(error)) from None
     except OperationalError as error:
@@ -141,7 +141,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
 def _with_tool_errors(work: Callable[[], T]) -> T:
     """Run a tool's work. Convert the API's errors to tool errors."""
     try:
-        return cast(T, all_without_unseen(work()))
+        return cast(T, json_without_invisible(work()))
     except OperationalError as error:
         raise ToolError(str(Unavailable(error))) from None
     except (APIException, Refusal) as error:
@@ -255,14 +255,14 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
     if not sequence.isdecimal() or not sequence.isascii() or len(sequence) > len(str(SEQUENCE_MAX)):
         raise NotFound
     with CURRENT.get().reading() as user:
-        there = session_or_404(user, session_id).messages.for_user(user).believed()
+        there = session_or_404(user, session_id).messages.for_user(user).unretracted()
         turns = [there.turns(), there.archived()]  # two queries, because each has its own index
         named = [found.filter(sequence=int(sequence)).annotate(moment_key=F("moment__key")) for found in turns]
         turn = named[0].first() or named[1].first()
         if turn is None or user is None:
             raise NotFound
         [shown] = with_text(user, [turn])
-        return LoadedMessage.of(shown)._asdict()
+        return LoadedMessage.from_message(shown)._asdict()
 
 
 @resource("rem://prompts/{+name}", "The active text of a prompt.")

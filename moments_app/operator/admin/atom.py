@@ -21,7 +21,7 @@ from moments_app.streams.add_atoms import process_manual_change
 from moments_app.streams.edit_entities import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from moments_app.streams.timeline import touch
-from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
+from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by_any
 from sessions_app.admin.links import change_url, column, link_column
 from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
 from sessions_app.database.sql import lock_rows
@@ -38,7 +38,7 @@ FACTS_SHOWN = 50
 
 def found_by_words(rows: QuerySet[Any], matching: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Return the rows that match the words of a search, and the rows of people whose `user_id` starts with it."""
-    return found_by(rows, rows.filter(pk__in=matching.values("pk")), rows.filter(user__user_id__startswith=term))
+    return found_by_any(rows, rows.filter(pk__in=matching.values("pk")), rows.filter(user__user_id__startswith=term))
 
 
 class StateFilter(admin.ChoicesFieldListFilter):
@@ -91,7 +91,7 @@ class MemoryAtomAdmin(PageAdmin):
         response: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | of_stream)
         return response
 
-    def found(self, request: HttpRequest, rows: Any, term: str) -> QuerySet[MemoryAtom]:
+    def search(self, request: HttpRequest, rows: Any, term: str) -> QuerySet[MemoryAtom]:
         if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
             return rows.matching(term)  # type: ignore[no-any-return]
         # Find the primary keys first, which are few. In a single query, each half of the condition would scan all rows.
@@ -279,7 +279,7 @@ class EntityAdmin(PageAdmin):
         for entity in queryset.order_by("user", "pk"):
             self.delete_model(request, entity)
 
-    def found(self, request: HttpRequest, rows: QuerySet[Entity], term: str) -> QuerySet[Entity]:
+    def search(self, request: HttpRequest, rows: QuerySet[Entity], term: str) -> QuerySet[Entity]:
         return found_by_words(rows, Entity.objects.matching(term), term)
 
 
@@ -319,7 +319,7 @@ class KnownPersonAdmin(ReadOnlyAdmin):
         """Exclude people whose statements were all withdrawn."""
         return super().get_queryset(request).with_statements()  # type: ignore[no-any-return]
 
-    def found(self, request: HttpRequest, rows: QuerySet[KnownPerson], term: str) -> QuerySet[KnownPerson]:
+    def search(self, request: HttpRequest, rows: QuerySet[KnownPerson], term: str) -> QuerySet[KnownPerson]:
         return found_by_words(rows, KnownPerson.objects.named(term), term)
 
 
@@ -344,5 +344,5 @@ class StoredItemAdmin(PageAdmin):
         queryset: QuerySet[StoredItem] = super().get_queryset(request)
         return queryset.defer("text", "search_vector")
 
-    def found(self, request: HttpRequest, rows: QuerySet[StoredItem], term: str) -> QuerySet[StoredItem]:
+    def search(self, request: HttpRequest, rows: QuerySet[StoredItem], term: str) -> QuerySet[StoredItem]:
         return found_by_words(rows, StoredItem.objects.matching(term), term)

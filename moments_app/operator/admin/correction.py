@@ -13,8 +13,7 @@ from moments_app.operator.views.fact import changes_by_kind
 from moments_app.operator.views.retraction import CheckRetraction, RetractionForm, UndoRetraction
 from moments_app.provenance.correct import Change, undo_correction
 from moments_app.streams.timeline import decide
-from sessions_app.admin.actors import RequestedAdmin
-from sessions_app.admin.base import ReadOnlyAdmin
+from sessions_app.admin.base import ReadOnlyAdmin, RequestedAdmin
 from sessions_app.admin.links import change_url, column
 from sessions_app.admin.views import FormPage, RowAction
 from sessions_app.limited_operators import scope_key

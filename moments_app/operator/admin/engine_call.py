@@ -20,13 +20,13 @@ from moments_app.recall import embed
 from moments_app.recall.embed import Embed
 from moments_app.reports import cost
 from sessions_app.admin.base import (
-    FOUND,
+    MAX_FOUND,
     DaysFilter,
     ExactFilter,
     LogAdmin,
     NewestValuesFilter,
     ReadOnlyAdmin,
-    one_line,
+    time_cell,
 )
 from sessions_app.admin.links import change_url, column
 from sessions_app.admin.views import FormPage, OperatorPage, RowAction
@@ -100,10 +100,10 @@ class PersonFilter(ExactFilter):
     title, parameter_name, lookup = "user_id", "user_id", "pk__in"
     JOBS = 1_000
 
-    def wanted(self, text: str) -> QuerySet[Any, int]:
+    def lookup_value(self, text: str) -> QuerySet[Any, int]:
         jobs = Job.objects.filter(user__user_id=text).order_by("-queued_at", "-id").values("pk")
         calls = EngineCall.objects.filter(job__in=jobs[: self.JOBS]).order_by("-pk")
-        newest: QuerySet[Any, int] = calls.values_list("pk", flat=True)[:FOUND]
+        newest: QuerySet[Any, int] = calls.values_list("pk", flat=True)[:MAX_FOUND]
         return newest
 
 
@@ -132,7 +132,7 @@ class EngineCallAdmin(LogAdmin):
     form_page = CallForm
     views = (SiteCost,)
     readonly_fields = ("called_at", "purpose_title", "outcome", "duration", "tokens", "cost", "job_link")
-    called_at = column("created_at", "When", one_line)
+    called_at = column("created_at", "When", time_cell)
     purpose_title = column("purpose", "Purpose", title_of)
 
     @display(description="Outcome", label={"answered": "success", "failed": "danger"})  # type: ignore[untyped-decorator]
@@ -206,7 +206,7 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     list_before_template = "operator/embeddings/list.html"
     views = (ResendRejected,)
     form_page = EmbeddingModelForm
-    steered_with = "moments_app.change_job"
+    steer_permission = "moments_app.change_job"
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
         active = EmbeddingModel.objects.active().first()

@@ -20,7 +20,7 @@ from moments_app.models.failure import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports.incidents import Incident, incidents_of
 from moments_app.reports.waiting import lane_states, provider_states
-from sessions_app.admin.base import ReadOnlyAdmin, one_line
+from sessions_app.admin.base import ReadOnlyAdmin, time_cell
 from sessions_app.admin.links import change_url, column, list_url
 from sessions_app.admin.views import FormPage, RowAction, may_see
 from sessions_app.models import Session
@@ -224,13 +224,13 @@ class FailureGroupAdmin(ReadOnlyAdmin):
     list_before_template = "operator/failures/list.html"
     views = (TryFailure, RetryFailure, MuteFailure, UnmuteFailure)
     form_page = FailureForm
-    tells_of_people = False
+    shows_personal_data = False
     when_empty = "Nothing has failed. Failed calls and jobs are grouped here by cause."
-    steered_with = "moments_app.change_job"
+    steer_permission = "moments_app.change_job"
     stalled_jobs = column("stalled", "Unfinished jobs", "{:,}".format)
     times = column("count", "Count", "{:,}".format)
-    seen_last = column("last_seen_at", "Last seen", one_line)
-    seen_first = column("first_seen_at", "First seen", one_line)
+    seen_last = column("last_seen_at", "Last seen", time_cell)
+    seen_first = column("first_seen_at", "First seen", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).with_stalled()  # type: ignore[no-any-return]
@@ -320,8 +320,8 @@ class CircuitAdmin(ReadOnlyAdmin):
         warning="Their engines are called as usual again, and all held jobs become due.",
     )
     state_label = column("state", "State", label={"closed": "success", "open": "danger"})
-    since_when = column("since", "Since", one_line)
-    failed_at = column("last_failure_at", "Last failure", one_line)
+    since_when = column("since", "Since", time_cell)
+    failed_at = column("last_failure_at", "Last failure", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).with_held()  # type: ignore[no-any-return]
@@ -339,4 +339,4 @@ class CircuitAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Next test call")
     def probe_at(self, circuit: Circuit) -> str:
-        return one_line(circuit.next_probe_at if circuit.is_open else None)
+        return time_cell(circuit.next_probe_at if circuit.is_open else None)

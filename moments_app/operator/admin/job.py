@@ -20,9 +20,8 @@ from memoryproject.schedules import PAUSED, UnknownSchedule, is_late, schedule_n
 from moments_app.jobs.steer import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
-from sessions_app.admin.actors import RequestedAdmin
-from sessions_app.admin.base import LogAdmin, NewestValuesFilter, ReadOnlyAdmin, one_line
-from sessions_app.admin.event import WRITTEN
+from sessions_app.admin.base import LogAdmin, NewestValuesFilter, ReadOnlyAdmin, RequestedAdmin, time_cell
+from sessions_app.admin.event import FORMATTERS
 from sessions_app.admin.links import change_url, column
 from sessions_app.admin.views import FormPage, RowAction
 from sessions_app.models import Session, UserProfile
@@ -59,7 +58,7 @@ CALLS_SHOWN = 200
 PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarized_to"}
 UNLIMITED = -1  # value of `Schedule.repeats`
 
-WRITTEN["process"] = title_of
+FORMATTERS["process"] = title_of
 
 
 def state_of(job: Job) -> str:
@@ -171,7 +170,7 @@ class JobAdmin(RequestedAdmin, LogAdmin):
 
     list_display = ("process_title", "state", "about", "reason", "queued", "duration", "requested")
     list_filter = (StateFilter, ("process", TitleFilter))
-    tells_of_people = False
+    shows_personal_data = False
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
     open_lookups = (
@@ -200,9 +199,9 @@ class JobAdmin(RequestedAdmin, LogAdmin):
         button="Cancel these jobs",
         warning="Queued and running jobs end as cancelled, and their results are discarded.",
     )
-    queued = column("queued_at", "Queued", one_line)
+    queued = column("queued_at", "Queued", time_cell)
 
-    def found(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
+    def search(self, request: HttpRequest, rows: QuerySet[Job], term: str) -> QuerySet[Job]:
         """Find jobs by job id, or by the prefix of a `user_id` or `session_id`. These searches use indexes."""
         digits = term.replace("-", "")
         if len(digits) == 32 and all(character in "0123456789abcdefABCDEF" for character in digits):
@@ -254,8 +253,8 @@ class ScheduleAdmin(ReadOnlyAdmin):
     fields = readonly_fields = ("purpose", "frequency", "state", "last_time", "next_time")
     ordering = ("name",)
     actions = ("pause", "resume")
-    last_time = column("last_run", "Last run", one_line)
-    next_time = column("next_run", "Next run", one_line)
+    last_time = column("last_run", "Last run", time_cell)
+    next_time = column("next_run", "Next run", time_cell)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return with_runs(super().get_queryset(request))

@@ -25,8 +25,8 @@ from moments_app.moments.delete import delete_moment
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.transcript import entries
 from sessions_app.admin.access_log import people_of
-from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by
-from sessions_app.admin.links import CHIPS, link_column, list_url, titled
+from sessions_app.admin.base import DaysFilter, ExactFilter, PageAdmin, TagFilter, UserFilter, found_by_any
+from sessions_app.admin.links import MAX_CHIPS, link_column, list_url, name_with_gist
 from sessions_app.admin.views import FormPage, OperatorPage, OperatorView, RowView, actor_of, first_of, may_see
 from sessions_app.models import Message, UserProfile
 
@@ -269,9 +269,11 @@ class MomentAdmin(PageAdmin):
         is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
         return CHAIN_ORDER if is_of_one else self.ordering
 
-    def found(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
+    def search(self, request: HttpRequest, rows: QuerySet[Moment], term: str) -> QuerySet[Moment]:
         by_words = rows.filter(pk__in=Moment.objects.matching(term).values("pk"))
-        return found_by(rows, by_words, rows.filter(key__startswith=term), rows.filter(user__user_id__startswith=term))
+        return found_by_any(
+            rows, by_words, rows.filter(key__startswith=term), rows.filter(user__user_id__startswith=term)
+        )
 
     def delete_model(self, request: HttpRequest, obj: Moment) -> None:
         delete_moment(obj, actor=actor_of(request))
@@ -282,11 +284,11 @@ class MomentAdmin(PageAdmin):
 
     @admin.display(description="Moment", ordering="key")
     def gist(self, moment: Moment) -> SafeString:
-        return titled(moment.key, moment.summary)
+        return name_with_gist(moment.key, moment.summary)
 
     @admin.display(description="Topics")
     def topics(self, moment: Moment) -> SafeString:
-        tags = ((list_url(Moment, topic=tag), tag) for tag in moment.topic_tags[:CHIPS])
+        tags = ((list_url(Moment, topic=tag), tag) for tag in moment.topic_tags[:MAX_CHIPS])
         links = format_html_join(" ", '<a class="rem-tag" href="{}">{}</a>', tags)
         return format_html('<span class="rem-tags">{}</span>', links)
 

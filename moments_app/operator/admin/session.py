@@ -37,7 +37,7 @@ from moments_app.operator.views.session import (
 from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, prefix_search
-from sessions_app.admin.links import GIST, column, link_to, marked, titled, turn_url
+from sessions_app.admin.links import GIST_CHARS, column, highlighted, link_to, name_with_gist, turn_url
 from sessions_app.admin.views import actor_of
 from sessions_app.models import Archive, Session
 from sessions_app.transcript.search import Mention, find_sessions
@@ -111,7 +111,7 @@ class SessionAdmin(PageAdmin):
 
     @admin.display(description="Session", ordering="session_id")
     def name(self, session: Session) -> str:
-        return titled(session.session_id, getattr(session, "began", ""))
+        return name_with_gist(session.session_id, getattr(session, "began", ""))
 
     @display(  # type: ignore[untyped-decorator]
         description="Status", ordering="status", label={"active": "success", "cleared": "info"}
@@ -136,7 +136,7 @@ class SessionAdmin(PageAdmin):
             return super().get_list_display(request)
         return ("name", _matching_turn_column(request), "person", "turns", "active_at", "state")
 
-    def found(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
+    def search(self, request: HttpRequest, rows: QuerySet[Session], term: str) -> QuerySet[Session]:
         mentions: Mapping[int, Mention | None] = find_sessions(rows, term)
         request.mentions = mentions  # type: ignore[attr-defined]
         return prefix_search(rows, term, "session_id", "user__user_id") | rows.filter(pk__in=list(mentions))
@@ -150,7 +150,7 @@ class SessionAdmin(PageAdmin):
 
 def _beginning() -> Coalesce:
     """Return an expression for the session's title, or otherwise the start of its first user turn."""
-    first = Func("user", "pk", Value(2 * GIST), function="first_words")
+    first = Func("user", "pk", Value(2 * GIST_CHARS), function="first_words")
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 
 
@@ -166,7 +166,7 @@ def _matching_turn_column(request: HttpRequest) -> Callable[[Session], str]:
         link = format_html(
             '<a class="rem-link" href="{}">{}</a>', turn_url(session.pk, found.sequence), capfirst(found.name)
         )
-        return format_html("<span>{} {}</span>", link, marked(found.excerpt, words))
+        return format_html("<span>{} {}</span>", link, highlighted(found.excerpt, words))
 
     return matching_turn
 
@@ -208,7 +208,7 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Turns", ordering="end_sequence")
     def window(self, summary: Summary) -> SafeString:
-        return titled(_window(summary), summary.text)
+        return name_with_gist(_window(summary), summary.text)
 
     @admin.display(description="Status")
     def badge(self, summary: Summary) -> SafeString:
@@ -238,7 +238,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     total = column("total_tokens", "Tokens", "{:,}".format)
     list_filter = (UserFilter, ("created_at", DaysFilter))
     list_select_related = ("session", "user")
-    tells_of_people = False
+    shows_personal_data = False
     ordering = ("-created_at", "-id")
     when_empty = "No served contexts. A context appears here when an application requests it."
     form_page = ReceiptForm
@@ -256,7 +256,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
     """The archived turns of one session and month, stored in a file."""
 
     list_display = ("name", "session", "user", "month", "turns", "turn_count", "byte_count")
-    tells_of_people = False
+    shows_personal_data = False
     list_select_related = ("session", "user")
     open_lookups = ("session__id__exact",)
     ordering = ("-id",)

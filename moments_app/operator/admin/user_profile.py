@@ -23,14 +23,14 @@ from moments_app.operator.views.person import (
     ProfileForm,
 )
 from moments_app.streams.edit_profile import edit_profile, own_texts
-from sessions_app.admin.base import PageAdmin, found_by
+from sessions_app.admin.base import PageAdmin, found_by_any
 from sessions_app.admin.links import change_url, chips, column, list_url
 from sessions_app.admin.views import RowPage, RowView, actor_of, may_see
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
 from sessions_app.models.user_profile import DERIVED, EDITED
-from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, erase_user, holdings
+from sessions_app.people.erase import ERASED_EVENT, Erased, OnHold, RowsRemain, count_erasable_rows, erase_user
 from sessions_app.people.export import CannotExport, export_user
 
 MOST_FOUND = 10_000  # maximum number of people that a search returns; a common word matches everyone
@@ -68,7 +68,7 @@ class EraseProfile(RowPage[UserProfile]):
     def context(self) -> dict[str, Any]:
         person = self.row  # loaded before `unlimited()`, so the operator's limits apply
         with unlimited():  # counts everything that the erasure deletes, including rows that this operator can't see
-            rows = holdings(person)
+            rows = count_erasable_rows(person)
         return {
             "profile": person,
             "rows": rows.most_common(),
@@ -137,9 +137,9 @@ class UserProfileAdmin(PageAdmin):
     tabs = (PersonOverview, PersonDays, PersonFacts, PersonEntities, PersonCost, ProfileDetails)
     views = (Find, *tabs[1:], ExportProfile, EraseProfile)
 
-    def found(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
-        by_words = UserProfile.objects.told_of(term).values("pk")[:MOST_FOUND]
-        return found_by(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=by_words))
+    def search(self, request: HttpRequest, rows: QuerySet[UserProfile], term: str) -> QuerySet[UserProfile]:
+        by_words = UserProfile.objects.matching(term).values("pk")[:MOST_FOUND]
+        return found_by_any(rows, rows.filter(user_id__startswith=term), rows.filter(pk__in=by_words))
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
         """Save only the edited fields, because other fields may have changed since the page was opened."""

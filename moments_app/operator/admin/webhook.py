@@ -11,7 +11,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 from moments_app.models import WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import WebhookEvent, public_name
 from sessions_app.admin.applications import are_several
-from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
+from sessions_app.admin.base import LogAdmin, PageAdmin, time_cell
 from sessions_app.admin.links import column, list_url
 from sessions_app.admin.views import FormPage, RowAction
 
@@ -49,7 +49,7 @@ class WebhookEndpointAdmin(PageAdmin):
     """Systems that are notified of events. Adding one requires a separate permission."""
 
     list_display = ("name", "state", "event_names", "created_at")
-    tells_of_people = False
+    shows_personal_data = False
     search_fields = search_prefixes = ("name",)
     ordering = ("name", "-id")
     form_page = WebhookForm
@@ -85,24 +85,24 @@ class WebhookDeliveryAdmin(LogAdmin):
     list_filter = ("endpoint",)
     list_select_related = ("endpoint", "event")
     applications = ("endpoint__application",)
-    tells_of_people = False
+    shows_personal_data = False
     ordering = ("-id",)
     actions = ("resend",)
     views = (ResendDelivery,)
     when_empty = "No deliveries yet. Each notification to a webhook is listed here."
     fields = readonly_fields = ("queued", "called", "endpoint", "outcome", "attempts", "last_error", "sent", "next_at")
 
-    steered_with = "moments_app.change_webhookendpoint"
+    steer_permission = "moments_app.change_webhookendpoint"
     resend = ResendDelivery.for_selected(
         "Resend selected",
         button="Resend these deliveries",
         warning="Each delivery is sent to its endpoint again, even if it was received before.",
     )
-    queued = column("queued_at", "Queued", one_line)
+    queued = column("queued_at", "Queued", time_cell)
     called = column("called", "Event")
     outcome = column("state", "State", label={"sent": "success", "waiting": "warning", "failed": "danger"})
-    sent = column("sent_at", "Sent", one_line)
-    next_at = column("due_at", "Next attempt", one_line)
+    sent = column("sent_at", "Sent", time_cell)
+    next_at = column("due_at", "Next attempt", time_cell)
 
     @admin.display(description="Last error")
     def last_error(self, delivery: WebhookDelivery) -> str:

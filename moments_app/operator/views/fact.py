@@ -36,7 +36,7 @@ from moments_app.provenance.correct import (
 from moments_app.provenance.written_texts import as_one_text
 from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
-from sessions_app.admin.actors import name_of, with_key_names
+from sessions_app.admin.base import name_of, with_key_names
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, may_see
 from sessions_app.models import Message

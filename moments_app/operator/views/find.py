@@ -15,7 +15,7 @@ from moments_app.models import MemoryAtom, Moment
 from moments_app.turns.rewording import sentences_of
 from sessions_app import lexemes
 from sessions_app.admin.access_log import people_of
-from sessions_app.admin.links import change_url, list_url, marked, turn_url
+from sessions_app.admin.links import change_url, highlighted, list_url, turn_url
 from sessions_app.admin.views import OperatorPage, may_see
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.search import MAX_SESSIONS, Mention
@@ -102,7 +102,7 @@ def _mentions(request: HttpRequest) -> Mapping[int, Mention | None]:
 
 
 def _person(request: HttpRequest, user: UserProfile, words: Sequence[lexemes.QueryWord]) -> Hit:
-    return Hit(change_url(user), user.user_id, marked(user.summary, words, EXCERPT), user)
+    return Hit(change_url(user), user.user_id, highlighted(user.summary, words, EXCERPT), user)
 
 
 def _session(request: HttpRequest, session: Session, words: Sequence[lexemes.QueryWord]) -> Hit:
@@ -110,21 +110,21 @@ def _session(request: HttpRequest, session: Session, words: Sequence[lexemes.Que
     name = f"{session.session_id} of {session.user.user_id}"
     mention = _mentions(request).get(session.pk)
     if mention is None:
-        return Hit(change_url(session), name, marked(getattr(session, "began", ""), words, EXCERPT), session)
-    url, text = turn_url(session.pk, mention.sequence), marked(mention.excerpt, words, EXCERPT)
+        return Hit(change_url(session), name, highlighted(getattr(session, "began", ""), words, EXCERPT), session)
+    url, text = turn_url(session.pk, mention.sequence), highlighted(mention.excerpt, words, EXCERPT)
     return Hit(url, f"{name}, {mention.name}", text, session, speaker=f"{mention.role}, {mention.time:%Y-%m-%d}")
 
 
 def _moment(request: HttpRequest, moment: Moment, words: Sequence[lexemes.QueryWord]) -> Hit:
     name = f"{moment.key} of {moment.user.user_id}"
-    return Hit(change_url(moment), name, marked(moment.summary, words, EXCERPT), moment)
+    return Hit(change_url(moment), name, highlighted(moment.summary, words, EXCERPT), moment)
 
 
 def _fact(request: HttpRequest, atom: MemoryAtom, words: Sequence[lexemes.QueryWord]) -> Hit:
     """Return a hit for an item, with its state unless it is active."""
     state = "" if atom.state == MemoryAtom.State.ACTIVE else f", {atom.state_in_words}"
     name = f"{atom.atom_type}{state}, {atom.stream.title}"
-    return Hit(change_url(atom), name, marked(atom.content, words, EXCERPT), atom)
+    return Hit(change_url(atom), name, highlighted(atom.content, words, EXCERPT), atom)
 
 
 _HITS: dict[type[Model], Callable[[HttpRequest, Any, Sequence[lexemes.QueryWord]], Hit]] = {
@@ -199,7 +199,7 @@ def _is_similar(later: Stems, source: Stems) -> bool:
 
 
 def _matching_sentences(text: str, words: Words) -> str:
-    matches = [start for start, _ in lexemes.places_of(text, words)]
+    matches = [start for start, _ in lexemes.occurrences(text, words)]
     found, end = [], 0
     for sentence in sentences_of(text):
         start = text.index(sentence, end)

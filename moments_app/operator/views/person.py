@@ -31,7 +31,7 @@ from moments_app.operator.rights import SEE_MEMORY
 from moments_app.reports.cost import JOBS, cost_of_person
 from moments_app.streams.profile import profile_of
 from sessions_app.admin.access_log import note_reading
-from sessions_app.admin.actors import with_key_names
+from sessions_app.admin.base import with_key_names
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views import DetailsTab, FirstTab, FormPage, RowPage, first_of, may_see, tabs_of
 from sessions_app.database.several_servers import read_for_page

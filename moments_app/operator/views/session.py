@@ -22,7 +22,7 @@ from moments_app.operator.transcript import Marks, entries
 from moments_app.provenance.remake import calls_for
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
-from sessions_app.admin.actors import with_key_names
+from sessions_app.admin.base import with_key_names
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.admin.views import DetailsTab, FirstTab, FormPage, OperatorView, RowAction, RowPage, first_of, tabs_of
 from sessions_app.models import Message, Session

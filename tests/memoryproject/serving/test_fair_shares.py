@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 from memoryproject.serving import fair_shares
 from memoryproject.serving.fair_shares import Caller, FairShares, Refused, in_thread_of_caller
 from memoryproject.serving.request_limits import Threads
-from sessions_app.database.statement_timeouts import Deadline, until
+from sessions_app.database.statement_timeouts import Deadline, using_deadline
 from sessions_app.models import ApiKey, Application, Session, UserProfile
 from tests.support.http import status_of
 from tests.support.locks import row_locked
@@ -141,7 +141,7 @@ def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
     async def wait() -> None:
         threads = Threads(1)
         async with threads.one("", "", ALICE):
-            with until(Deadline(0.1)):
+            with using_deadline(Deadline(0.1)):
                 async with threads.one("", "", ALICE):
                     pass
 

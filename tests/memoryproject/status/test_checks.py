@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 from memoryproject.status.checks import DEGRADING, READY, SHOWN, Facts, Level, findings, judge
 from memoryproject.status.site_state import Change, State, note_refused_providers
 from moments_app.models import Job
-from sessions_app.clock import PUT_BACK, write_event
+from sessions_app.clock import TIMES_CORRECTED, write_event
 from sessions_app.models import UserProfile
 from tests.support.newer import newer_version
 from tests.support.operator import operator
@@ -30,7 +30,7 @@ def trouble(ada: UserProfile) -> None:
         write_event("process_restarted", "run", {"told": "It ended."})
         Change(State.DEGRADED, "", timezone.now(), ["It is slow."]).record()
     note_refused_providers(["Check ENGINE__API_KEY."])
-    write_event(PUT_BACK, "watch", {"told": "1 timestamp in moments_app.Job.run_after"})
+    write_event(TIMES_CORRECTED, "watch", {"told": "1 timestamp in moments_app.Job.run_after"})
 
 
 def test_a_finding_has_a_name_a_level_and_a_sentence(ada: UserProfile) -> None:

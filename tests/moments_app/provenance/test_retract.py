@@ -643,7 +643,7 @@ class TestArchived:
         job = run_job(asked)
         assert job and job.status == "completed" and job.result["unreadable"] == [[0, 23]]
         assert Summary.objects.completed().get().source_message_ids == list(
-            session.messages.turns().believed().order_by("sequence").values_list("pk", flat=True)
+            session.messages.turns().unretracted().order_by("sequence").values_list("pk", flat=True)
         )
 
     @pytest.mark.slow

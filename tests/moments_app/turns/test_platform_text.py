@@ -185,7 +185,7 @@ def test_lines_are_stored_as_hashes_once_per_person_and_found_by_other_processes
     lines = ServedLine.objects.count()
     assert lines and not platform_text.unsaved_hashes(ada.pk)
     context_of(service)
-    assert not platform_text.waiting.waiting()  # because this process has already written them
+    assert not platform_text.waiting.pending()  # because this process has already written them
     platform_text.written.forget()
     context_of(service)
     platform_text.waiting.flush()
@@ -202,7 +202,7 @@ def context_of(service: Api) -> str:
 
 @pytest.mark.usefixtures("remembered")
 def test_a_quoted_text_counts_fully_once_it_is_memory(ada: UserProfile) -> None:
-    platform_text.waiting.note(platform_text.ServedTexts(ada.pk, [LONGER], [LONGER]))
+    platform_text.waiting.add(platform_text.ServedTexts(ada.pk, [LONGER], [LONGER]))
     platform_text.waiting.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
     assert not OwnText.objects.exists()
@@ -271,8 +271,8 @@ def test_a_restored_archived_turn_is_still_recognized(ada: UserProfile, service:
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_after_the_response(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     platform_text.waiting.stop()  # its thread started with another interval
-    monkeypatch.setattr(deferred_writes, "SOON", 0.02)
+    monkeypatch.setattr(deferred_writes, "SHORT_INTERVAL", 0.02)
     context_of(service)
     wait_until(ServedLine.objects.exists)
     platform_text.waiting.stop()
-    assert not platform_text.waiting.waiting()
+    assert not platform_text.waiting.pending()

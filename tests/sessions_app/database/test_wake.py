@@ -228,8 +228,8 @@ def test_a_web_process_sends_one_notification_for_several_requests(
         for person in (ada, bo):
             ask(person)
         assert not woken.is_set()
-        assert wake._behind.waiting()[-2:] == [Channel.JOBS, Channel.JOBS]
-        wake._behind.flush()
+        assert wake._buffer.pending()[-2:] == [Channel.JOBS, Channel.JOBS]
+        wake._buffer.flush()
         wait_until(woken.is_set)
 
 

@@ -67,5 +67,5 @@ class NotePromises(Process[PromisesInput, list[str]]):
 
 def _unnoted(session: Session) -> MessageQuerySet:
     noted = Promise.objects.filter(source_session=session).values(turn=Func("source_message_ids", function="unnest"))
-    turns = session.messages.turns().believed().filter(role=Message.Role.USER, content__contains=WORDS)
+    turns = session.messages.turns().unretracted().filter(role=Message.Role.USER, content__contains=WORDS)
     return turns.exclude(pk__in=noted).order_by("sequence")

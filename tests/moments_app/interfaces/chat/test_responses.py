@@ -206,7 +206,7 @@ def test_a_response_in_the_spool_is_stored_as_a_response(ada: UserProfile, spool
     answer = json.dumps(behave.response_of("Noted."))
     for record in ({"status": 200}, {"part": answer}, {"incomplete": ""}):
         file.add(record)
-    file.leave()
+    file.release()
     replay_due()
     assert transcript() == [("user", "Hello"), ("assistant", "Noted.")]
 

@@ -115,7 +115,7 @@ def left(said: Round, *records: dict[str, Any]) -> None:
     file = Spool.create(said.session.user_id, said.session.session_id, said.first_record(), application=DEFAULT)
     for record in records or ({"status": said.status}, part, {"incomplete": ""}):
         file.add(record)
-    file.leave()
+    file.release()
 
 
 # --- messages and outcomes ---
@@ -132,7 +132,7 @@ def test_row_27_the_message_is_stored_before_the_upstream_is_called(client: Clie
     assert transcript() == [("user", "Hello"), ("assistant", "Noted.")]
     ids = [turn.external_id or "" for turn in Message.objects.turns().in_order()]
     assert [text.rpartition(":")[2] for text in ids] == ["0", "answer"]
-    assert spool.waiting() == 0
+    assert spool.orphan_count() == 0
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -241,7 +241,7 @@ def test_row_27_rounds_of_a_killed_process_are_stored_at_the_next_start(
             calls["ending"].read_until(b'"finish_reason": "stop"')
             kill(url)
     over.set()
-    assert spool.waiting() == 4
+    assert spool.orphan_count() == 4
     with web(**own):
         wait_until(lambda: not [*(tmp_path / "spool").iterdir()])  # rounds being stored don't wait, and are stored
     for name in calls:
@@ -280,9 +280,9 @@ def test_row_27_an_answer_that_ends_while_the_database_is_unavailable_is_stored_
     with database_away():
         may_end.set()
         assert call.read().endswith(COMMENT + b"data: [DONE]\n\n")
-        assert spool.waiting() == 1
+        assert spool.orphan_count() == 1
     assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
-    wait_until(lambda: spool.waiting() == 0)
+    wait_until(lambda: spool.orphan_count() == 0)
 
 
 def test_row_27_a_round_waits_in_the_spool_while_the_database_is_unavailable(
@@ -346,7 +346,7 @@ def test_row_27_two_concurrent_replays_store_each_round_once(ada: UserProfile) -
             done.result()
     said = [content for role, content in transcript() if role == "user"]
     assert sorted(said) == [f"Question {number}" for number in range(8)]
-    assert (len(transcript()), spool.waiting()) == (16, 0)
+    assert (len(transcript()), spool.orphan_count()) == (16, 0)
 
 
 def replay_and_close() -> None:
@@ -373,7 +373,7 @@ def test_row_11_an_erasure_deletes_spooled_rounds(ada: UserProfile, bo: UserProf
     said.begun = said.begin()
     left(said)
     left(the_round("SECRET", "s2"))
-    assert spool.waiting() == 2
+    assert spool.orphan_count() == 2
     erase_user("ada", application=DEFAULT, actor="test")
     assert list(settings.SPOOL_DIR.iterdir()) == []
 
