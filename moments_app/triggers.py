@@ -13,7 +13,7 @@ from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.add_atoms import add_statements
-from moments_app.streams.edit_profile import edit_profile
+from moments_app.streams.edit import edit_profile
 from moments_app.turns.platform_text import compare_lines, note_platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.limited_operators import unlimited

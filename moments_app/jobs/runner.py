@@ -33,8 +33,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, PromptVersion
 from moments_app.models.circuit import OUTAGE
-from moments_app.models.engine_call import Pause
-from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
+from moments_app.models.engine_call import ARCHIVE, DEFECT, MISSING_PROMPT, Pause
 from sessions_app.clock import database_now
 from sessions_app.daily_limits import Call, calling
 from sessions_app.models import UserProfile

@@ -21,10 +21,10 @@ from django.utils import timezone
 
 from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
 from moments_app.engines.words import words_of
+from moments_app.models.correction import SHOWN, Cause, StatementChange
 from moments_app.models.job import Job
 from moments_app.models.known_person import SELF, KnownPerson
 from moments_app.models.prompt import PromptVersion
-from moments_app.models.statement_change import SHOWN, Cause, StatementChange
 from moments_app.models.stream import LESSONS, MemoryStream
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile

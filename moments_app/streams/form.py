@@ -36,7 +36,7 @@ from moments_app.models.correction import CorrectionState
 from moments_app.models.job import JobQuerySet
 from moments_app.moments.division import BuildInput, Built, builder_prompt, chunks_read, drafts_of
 from moments_app.moments.journey import known_before
-from moments_app.streams.curate import take_out
+from moments_app.streams.edit import take_out
 from moments_app.streams.formation import (
     FORMED,
     MAX_TURNS,

@@ -13,7 +13,7 @@ from django.utils import timezone
 from moments_app.engines.words import words_of
 from moments_app.models import Cause, MemoryAtom, MemoryStream, StatementChange
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
-from moments_app.models.statement_change import StatementChangeQuerySet
+from moments_app.models.correction import StatementChangeQuerySet
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal

@@ -10,7 +10,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput, Line
-from moments_app.streams.edit_profile import edit_profile, pin_text
+from moments_app.streams.edit import edit_profile, pin_text
 from moments_app.streams.form import FormMemories
 from moments_app.streams.texts import write_text
 from sessions_app.models import Session, UserProfile

@@ -21,7 +21,7 @@ from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, Resto
 from moments_app.operator.views.fact import CorrectFact, SaidElsewhere
 from moments_app.operator.views.retraction import RetractItems
 from moments_app.streams.add_atoms import process_manual_change
-from moments_app.streams.edit_entities import change_entity, delete_entity, lock_entity
+from moments_app.streams.edit import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
 from moments_app.streams.timeline import touch
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by

@@ -21,7 +21,7 @@ from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.operator.admin.filters import KindFilter
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import pin_text
 from moments_app.streams.texts import undo, write_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin

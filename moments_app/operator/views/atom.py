@@ -10,7 +10,7 @@ from django.template.defaultfilters import pluralize
 from moments_app.models import MemoryAtom, MemoryStream, Release, StatementChange
 from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
 from moments_app.operator.transcript import entries
-from moments_app.streams import curate
+from moments_app.streams import edit
 from moments_app.streams.texts import is_carried
 from sessions_app.admin.actors import name_of, with_key_names
 from sessions_app.admin.links import change_url
@@ -89,7 +89,7 @@ class EvictAtom(RowAction[MemoryAtom]):
     def change(self, atom: MemoryAtom) -> str:
         done = "Removed from memory."
         message = f"{done} Contexts and searches no longer include it."
-        self.attempt(atom, partial(curate.evict, atom, requested_by=self.actor), log=done, message=message)
+        self.attempt(atom, partial(edit.evict, atom, requested_by=self.actor), log=done, message=message)
         return change_url(atom)
 
 
@@ -99,7 +99,7 @@ class RestoreAtom(RowAction[MemoryAtom]):
     route, name = "<int:pk>/restore/", "restore"
 
     def change(self, atom: MemoryAtom) -> str:
-        restore = partial(curate.restore, atom, requested_by=self.actor)
+        restore = partial(edit.restore, atom, requested_by=self.actor)
         self.attempt(atom, restore, log="Restored.", message="Restored. Contexts and searches include it again.")
         return change_url(atom)
 
@@ -119,7 +119,7 @@ class MoveAtom(RowAction[MemoryAtom]):
 
     def _move(self, atom: MemoryAtom, stream: MemoryStream) -> None:
         log = f"Moved from the {atom.stream.title} to the {stream.title}."
-        move = partial(curate.move, atom, stream, requested_by=self.actor)
+        move = partial(edit.move, atom, stream, requested_by=self.actor)
         self.attempt(atom, move, log=log, message=f"Moved to the {stream.title}.")
 
 

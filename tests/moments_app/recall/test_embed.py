@@ -34,7 +34,7 @@ from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
 from moments_app.streams.add_atoms import add_atoms, add_statements
-from moments_app.streams.curate import evict
+from moments_app.streams.edit import evict
 from moments_app.turns import platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import Message, Session, UserProfile

@@ -13,8 +13,7 @@ from pytest_django.fixtures import Settings
 from moments_app.models import Cause, Job, MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import add_atoms, is_due
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput
-from moments_app.streams.curate import evict
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import evict, pin_text
 from moments_app.streams.texts import CannotUndo, mark_waiting, undo
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile

@@ -11,7 +11,7 @@ from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, M
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput, Line
-from moments_app.streams.curate import CannotCurate, evict, move, restore
+from moments_app.streams.edit import CannotCurate, evict, move, restore
 from sessions_app.models import Session, UserProfile
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import START, talk
