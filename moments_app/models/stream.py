@@ -108,7 +108,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         shards = Q(stream_type=MemoryStream.Type.AGENT, application=session.application_pk, agent_id__in=agents)
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
-    def touch(self) -> None:
+    def rebuild_text(self) -> None:
         """Rebuild the streams' texts from their statements, and mark the streams as changed.
 
         The change invalidates cached contexts.
@@ -368,6 +368,6 @@ class MemoryStream(models.Model):
             return self.session_id == session.pk
         return self.agent_id == session.agent_id or (self.is_shard and not self.agent_id)
 
-    def touch(self) -> None:
-        """Rebuild the text, and mark the stream as changed; see `MemoryStreamQuerySet.touch`."""
-        MemoryStream.objects.filter(pk=self.pk).touch()
+    def rebuild_text(self) -> None:
+        """Rebuild the text, and mark the stream as changed; see `MemoryStreamQuerySet.rebuild_text`."""
+        MemoryStream.objects.filter(pk=self.pk).rebuild_text()

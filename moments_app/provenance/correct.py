@@ -47,8 +47,8 @@ from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.add_atoms import queue_indexing
 from moments_app.streams.known_people import link_corrected
-from moments_app.streams.texts import merged_text, take_out_lines, write_text
-from moments_app.streams.timeline import settle, touch
+from moments_app.streams.texts import merged_text, remove_lines_with, write_text
+from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from moments_app.turns.corrected import as_corrected
 from moments_app.turns.rewording import Rewording
 from sessions_app.database.sql import insert_if_missing, lock_rows
@@ -362,7 +362,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     cause, is_line = Cause(correction.requested_by, correction.reason), atom.position is not None
     is_wrong = correction.kind != Correction.Kind.ENDED
     until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
-    take_out_lines([atom], cause)
+    remove_lines_with([atom], cause)
     same, action = MemoryAtom.objects.filter(pk=atom.pk), StatementChange.Action(correction.kind)
     if change.after and atom.is_listed:
         same.change(action, cause, content=change.after, formed_at=correction.created_at)
@@ -504,7 +504,7 @@ def _settle(correction: Correction, cause: Cause) -> None:
     changed = [change for change in correction.changes if "made" in change]
     pks = [change[name] for change in changed for name in ("pk", "made")]
     facts = list(MemoryAtom.objects.filter(pk__in=pks))
-    touch([*facts, *settle(facts, cause)])
+    refresh_derived([*facts, *recompute_timelines(facts, cause)])
 
 
 def _touch_person(user: UserProfile) -> None:

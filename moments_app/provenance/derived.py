@@ -30,7 +30,7 @@ from moments_app.moments.delete import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
 from moments_app.streams.texts import first_consolidated
-from moments_app.streams.timeline import ended_by
+from moments_app.streams.timeline import facts_ended_by
 from sessions_app import lexemes
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
@@ -261,7 +261,7 @@ def in_streams(
         releases=releases,
         lines=lines,
         since=since,
-        reopened=ended_by(atoms, turns),
+        reopened=facts_ended_by(atoms, turns),
         corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
         people=people,
         others=resting_on(withdrawn, user),

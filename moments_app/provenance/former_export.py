@@ -11,7 +11,7 @@ from moments_app.models import Cause, MemoryAtom, MemoryStream
 from moments_app.models.atom import INTEREST, TOPIC
 from moments_app.streams.former_profile import FormerLine, FormerProfile, said_in, statements_of
 from moments_app.streams.former_texts import FormerVersion, add_lines
-from moments_app.streams.timeline import settle, touch
+from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Message, Session
 from sessions_app.models.session import DEFAULT_AGENT
@@ -112,7 +112,7 @@ def restore_former(importing: Importing) -> None:
     for atom in atoms:
         sources = [sessions[pk] for pk in atom.source_message_ids if pk in sessions]
         atom.source_session_id = sources[-1] if sources else None
-    touch(settle([atom for atom in atoms if insert_if_missing(atom)], Cause("import_user")))
+    refresh_derived(recompute_timelines([atom for atom in atoms if insert_if_missing(atom)], Cause("import_user")))
 
 
 def _read(importing: Importing) -> FormerProfile:

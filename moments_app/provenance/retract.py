@@ -38,8 +38,8 @@ from moments_app.provenance.remake import (
     waiting_remakes,
 )
 from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
-from moments_app.streams.texts import changed_since, take_back
-from moments_app.streams.timeline import begin_again, settle, touch
+from moments_app.streams.texts import changed_since, undo_since
+from moments_app.streams.timeline import recompute_timelines, refresh_derived, reopen
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
@@ -408,12 +408,12 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     Release.objects.filter(pk__in=_pks(found.releases)).update(
         revoked_at=retraction.created_at, revoked_by=retraction.actor
     )
-    begin_again(found.reopened, cause)
-    changed = settle([*found.atoms, *found.reopened], cause)
+    reopen(found.reopened, cause)
+    changed = recompute_timelines([*found.atoms, *found.reopened], cause)
     for stream in streams:
         if stream.pk in found.since:
-            take_back(stream, found.since[stream.pk], cause)
-    touch([*found.atoms, *found.reopened, *changed])
+            undo_since(stream, found.since[stream.pk], cause)
+    refresh_derived([*found.atoms, *found.reopened, *changed])
 
 
 def _store_former_values(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:

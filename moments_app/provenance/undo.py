@@ -58,8 +58,8 @@ from moments_app.provenance.retract import (
     recount,
 )
 from moments_app.provenance.written_texts import apply_edits_since
-from moments_app.streams.texts import take_back
-from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle, touch
+from moments_app.streams.texts import undo_since
+from moments_app.streams.timeline import facts_ended_by, recompute_timelines, refresh_derived, reopen, reopened_columns
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
@@ -294,8 +294,8 @@ def _remove_formed(retraction: Retraction, session: Session, cause: Cause) -> li
     """Remove newer items that restored items replace. Return them and the facts ended by them."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
-    ended = ended_by(since)
-    begin_again(ended, cause)
+    ended = facts_ended_by(since)
+    reopen(ended, cause)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in since]).delete()
     return [*since, *ended]
 
@@ -314,11 +314,11 @@ def _put_streams_back(retraction: Retraction, cause: Cause, removed: Sequence[Me
     for stream in streams.select_for_update(no_key=True):
         given = items.withdrawn(MemoryAtom).filter(data__stream=stream.pk).exclude(data__consolidated_at=None)
         if given.exists():
-            take_back(stream, retraction.created_at, cause)
+            undo_since(stream, retraction.created_at, cause)
     _put_atoms_back(retraction, cause)
     changed = [*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))]
-    touch([*changed, *settle(changed, cause)])
-    streams.touch()
+    refresh_derived([*changed, *recompute_timelines(changed, cause)])
+    streams.rebuild_text()
 
 
 def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
@@ -340,7 +340,7 @@ def _put_atoms_back(retraction: Retraction, cause: Cause) -> None:
             item.save(update_fields=["data"])
     for item in items.rewritten(MemoryAtom):
         was = cast(MemoryAtom, item.row().object)
-        columns = ("merged_into_id", "position", "consolidated_at", "replaced_by_id", *not_ended(was))
+        columns = ("merged_into_id", "position", "consolidated_at", "replaced_by_id", *reopened_columns(was))
         kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
         MemoryAtom.objects.filter(pk=item.object_pk).change(undone, cause, **kept)
     _put_people_back(retraction)

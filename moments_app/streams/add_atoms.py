@@ -21,7 +21,7 @@ from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStre
 from moments_app.models.atom import BY_IMPORT, content_hash
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.known_people import link_people
-from moments_app.streams.timeline import settle, touch
+from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from sessions_app.database.sql import insert_missing, lock_rows
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import UserProfile
@@ -72,13 +72,13 @@ def add_to_each(
     settled: list[MemoryAtom] = []
     for atoms in _without_repetitions(unsaid):
         new = insert_missing(atoms, named_by="atom_id")
-        settled += settle(new, Cause(requested_by))
+        settled += recompute_timelines(new, Cause(requested_by))
         added += new
     if added:
         # New candidates only appear in contexts of their own person.
         known = [atom for atom in added if not atom.is_candidate]
         grown = {atom.stream_id for atom in known}
-        touch([*known, *settled, *end()])
+        refresh_derived([*known, *settled, *end()])
         for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
         for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
@@ -174,7 +174,7 @@ def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
 
 def process_manual_change(atom: MemoryAtom, *, requested_by: str) -> None:
     """Settle the timeline of an item that was added or changed manually, and queue the jobs that index it."""
-    touch([atom, *settle([atom], Cause(requested_by))])
+    refresh_derived([atom, *recompute_timelines([atom], Cause(requested_by))])
     queue_indexing(atom, requested_by=requested_by)
 
 

@@ -24,8 +24,16 @@ from moments_app.models.atom import (
 from moments_app.models.entity import EntityStatus, ending, text_of
 from moments_app.streams.add_atoms import add_atoms, consolidate_if_due, process_manual_change, queue_indexing
 from moments_app.streams.profile import rebuild_profiles
-from moments_app.streams.texts import is_carried, line_key, take_out_lines
-from moments_app.streams.timeline import ZONE, begin_again, count_again, ended_by, not_ended, settle, touch
+from moments_app.streams.texts import is_in_line, line_key, remove_lines_with
+from moments_app.streams.timeline import (
+    ZONE,
+    facts_ended_by,
+    recompute_plan_ends,
+    recompute_timelines,
+    refresh_derived,
+    reopen,
+    reopened_columns,
+)
 from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
@@ -48,7 +56,7 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
         stream = MemoryStream.objects.ensure_of_person(profile, DEFAULT_AGENT)
         _write(stream, ATTRIBUTES[field], [text for text in texts if text.strip()], actor)
     if "timezone" in edits:
-        count_again(MemoryAtom.objects.planned().filter(user=profile), Cause(actor, ZONE))
+        recompute_plan_ends(MemoryAtom.objects.planned().filter(user=profile), Cause(actor, ZONE))
     rebuild_profiles([profile.pk])  # needed even if no statement changed, to replace the edited text
 
 
@@ -64,7 +72,7 @@ def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
     lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
     lock_rows(MemoryStream.objects.filter(pk=stream.pk))
     _write(stream, PINNED_TEXT, [text] if text.strip() else [], actor)
-    stream.touch()
+    stream.rebuild_text()
 
 
 def own_texts(profile: UserProfile) -> dict[str, Any]:
@@ -128,7 +136,7 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
         ended_by=actor,
     )
     if kept or ended:
-        touch([*ended, *MemoryAtom.objects.filter(pk__in=kept)])
+        refresh_derived([*ended, *MemoryAtom.objects.filter(pk__in=kept)])
 
 
 WORDS = ("title", "body")
@@ -172,14 +180,14 @@ def change_entity(entity: Entity, values: Mapping[str, Any], *, requested_by: st
     if is_reworded or is_open_again:  # the person may have another one with these words
         columns["content_hash"] = hash_of_id(entity.atom_id)
     if is_reworded or status != entity.status:
-        _take_out_line(entity, cause)
+        _remove_line_with(entity, cause)
     if status != entity.status:
         columns |= ending(status, now, requested_by)
     for name, value in columns.items():
         setattr(entity, name, value)
     if columns:
         entity.save_edit(cause, update_fields=columns)
-        touch([entity])
+        refresh_derived([entity])
     if is_reworded:
         entity.embeddings.all().delete()  # the vectors of the former text
         queue_indexing(entity, requested_by=requested_by)
@@ -191,12 +199,12 @@ def delete_entity(entity: Entity, *, requested_by: str) -> None:
     cause = Cause(requested_by)
     entity.links_out.all().delete()
     entity.links_in.all().delete()
-    _take_out_line(entity, cause)
+    _remove_line_with(entity, cause)
     if entity.is_written and entity.is_listed:
         entity.delete()
     else:
         MemoryAtom.objects.filter(atom_id=entity.atom_id).evict(cause)
-    touch([entity])
+    refresh_derived([entity])
 
 
 def lock_entity(entity: MemoryAtom) -> None:
@@ -206,10 +214,10 @@ def lock_entity(entity: MemoryAtom) -> None:
     lock_rows(Entity.objects.filter(pk=entity.pk))
 
 
-def _take_out_line(entity: Entity, cause: Cause) -> None:
+def _remove_line_with(entity: Entity, cause: Cause) -> None:
     """Remove the line that contains the entity, which then is no longer merged."""
     if entity.merged_into_id:
-        take_out_lines([entity], cause)
+        remove_lines_with([entity], cause)
         entity.refresh_from_db(fields=["state", "merged_into"])
 
 
@@ -239,20 +247,20 @@ def evict(atom: MemoryAtom, *, requested_by: str) -> None:
         CannotCurate: the item is not in memory, or a line contains it.
     """
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED, MemoryAtom.State.LINE])
-    if is_carried(found):
+    if is_in_line(found):
         raise CannotCurate(_WHY_NOT[MemoryAtom.State.ABSORBED])
-    take_out([found], Cause(requested_by))
+    evict_all([found], Cause(requested_by))
 
 
-def take_out(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
+def evict_all(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
     """Remove items from every context and search, in the caller's transaction.
 
     Facts ended by them become valid again.
     """
-    ended = ended_by(atoms)
+    ended = facts_ended_by(atoms)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict(cause)
-    begin_again(ended, cause)
-    touch([*atoms, *ended, *settle(atoms, cause)])
+    reopen(ended, cause)
+    refresh_derived([*atoms, *ended, *recompute_timelines(atoms, cause)])
 
 
 @transaction.atomic
@@ -269,7 +277,7 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     lines = found.stream.atoms.lines() if found.position is not None else MemoryAtom.objects.none()
     if line_key(found.content) in {line_key(line.content) for line in lines}:
         raise CannotCurate("The memory text already has this line.")
-    _set(found, StatementChange.Action.RESTORED, Cause(requested_by), merged_into=None, **not_ended(found))
+    _set(found, StatementChange.Action.RESTORED, Cause(requested_by), merged_into=None, **reopened_columns(found))
     _note_arrival(found, requested_by)
 
 
@@ -291,7 +299,7 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
     moved = {"stream": stream, "consolidated_at": None, "is_candidate": False}
     _set(found, StatementChange.Action.MOVED, Cause(requested_by), **moved)
-    touch([found])
+    refresh_derived([found])
     found.stream = stream
     _note_arrival(found, requested_by)
 

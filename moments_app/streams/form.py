@@ -36,7 +36,7 @@ from moments_app.models.correction import CorrectionState
 from moments_app.models.job import JobQuerySet
 from moments_app.moments.division import BuildInput, Built, builder_prompt, chunks_read, drafts_of
 from moments_app.moments.journey import known_before
-from moments_app.streams.edit import take_out
+from moments_app.streams.edit import evict_all
 from moments_app.streams.formation import (
     FORMED,
     MAX_TURNS,
@@ -148,7 +148,7 @@ class FormMemories(Process[FormationInput, Formed]):
             return False
         result = last.result.get(FORMED, last.result)
         # Otherwise the engine would receive the results of that formation as known items.
-        take_out(list(MemoryAtom.objects.filter(job=last)), Cause(f"job:{job.job_id}"))
+        evict_all(list(MemoryAtom.objects.filter(job=last)), Cause(f"job:{job.job_id}"))
         job.params = {RANGES_AGAIN: [[result["first_sequence"], result["last_sequence"]]]}
         return True
 

@@ -32,7 +32,7 @@ from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import add_to_each, owner_columns
 from moments_app.streams.known import Known
 from moments_app.streams.known_people import other_speakers, own_name, self_described_speaker
-from moments_app.streams.timeline import end_by
+from moments_app.streams.timeline import end_in_favor_of
 from moments_app.turns.engine_input import engine_turn
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
@@ -479,7 +479,7 @@ def _end_named(one: _Addition) -> list[MemoryAtom]:
         corrected = MemoryAtom.objects.filter(pk__in=ends, is_wrong=True).exclude(ended_by="")  # since the claim
         same = Q(pk__in=ends) | Q(pk__in=corrected.values("replaced_by"))
         facts = MemoryAtom.objects.active().filter(same, formed_at__lte=atom.formed_at)
-        ended += [fact for fact in facts if end_by(fact, atom, cause)]
+        ended += [fact for fact in facts if end_in_favor_of(fact, atom, cause)]
     return ended
 
 

@@ -20,7 +20,7 @@ from moments_app.models import Cause, Job, MemoryAtom, MemoryStream, Release, Re
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.stream import Defaults
 from moments_app.streams.add_atoms import add_atoms
-from moments_app.streams.texts import take_back
+from moments_app.streams.texts import undo_since
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
@@ -299,9 +299,9 @@ def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     time = MemoryAtom.objects.get(pk=atom.pk).consolidated_at
     if time:
-        take_back(stream, time, cause)
+        undo_since(stream, time, cause)
     MemoryAtom.objects.filter(pk=atom.pk).evict(cause)
-    stream.touch()
+    stream.rebuild_text()
     if time and stream.consolidation_prompt and stream.atoms.waiting().exists():
         Job.objects.request("consolidate", stream=stream, requested_by=cause.actor, force=True)
     Job.objects.request("count_words", stream=stream, requested_by=cause.actor, force=True)

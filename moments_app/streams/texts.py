@@ -30,7 +30,7 @@ class CannotUndo(Refusal):
 # --- writing ---
 
 
-def is_carried(atom: MemoryAtom) -> bool:
+def is_in_line(atom: MemoryAtom) -> bool:
     """Return whether a line of its stream's text contains an item."""
     line = atom.merged_into
     return atom.state == MemoryAtom.State.ABSORBED and line is not None and line.state == MemoryAtom.State.LINE
@@ -85,7 +85,7 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
         place += 1
     gone = MemoryAtom.objects.filter(pk__in={line.pk for line in there} - {line.pk for line in lines})
     gone.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
-    stream.touch()
+    stream.rebuild_text()
     return lines
 
 
@@ -97,7 +97,7 @@ def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **state, merged_into=None)
 
 
-def take_out_lines(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
+def remove_lines_with(atoms: Iterable[MemoryAtom], cause: Cause) -> None:
     """Remove lines that contain one of the items, before the items end. Other items of these lines wait again."""
     merged = {atom.merged_into_id: atom.stream_id for atom in atoms if atom.merged_into_id}
     lock_rows(MemoryStream.objects.filter(pk__in={*merged.values()}))
@@ -140,7 +140,7 @@ def undo(stream: MemoryStream, *, requested_by: str) -> None:
     last = last_time(stream)
     if last is None:
         raise CannotUndo("There is no merge to undo.")
-    take_back(stream, last, Cause(requested_by))
+    undo_since(stream, last, Cause(requested_by))
 
 
 def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
@@ -156,7 +156,7 @@ def first_consolidated(atoms: Iterable[MemoryAtom]) -> dict[int, datetime]:
 
 
 def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
-    """Return the statements that `take_back` may change, except the lines that it deletes."""
+    """Return the statements that `undo_since` may change, except the lines that it deletes."""
     atoms = MemoryAtom.objects.filter(stream=stream)
     written = atoms.written_since(time)
     changed = _changes_since(stream, time).values("statement")
@@ -166,7 +166,7 @@ def changed_since(stream: int, time: datetime) -> MemoryAtomQuerySet:
     return atoms.filter(given).exclude(pk__in=written).order_by("pk")
 
 
-def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
+def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     """Undo the consolidations of a locked stream since a time.
 
     Delete the lines written by the consolidations, and restore the lines removed by them. Observations that are then in
@@ -196,7 +196,7 @@ def take_back(stream: MemoryStream, time: datetime, cause: Cause) -> None:
         if atom.position is None:
             _split(atom, before.get(atom.pk, {}), there, cause)
     stream.atoms.filter(consolidated_at__gte=time).update(consolidated_at=None)
-    stream.touch()
+    stream.rebuild_text()
 
 
 def _holds(atom: MemoryAtom) -> bool:

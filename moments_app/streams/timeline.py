@@ -21,7 +21,7 @@ from moments_app.models.atom import BY_DATE, WRITTEN, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.known_people import names_of, rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
-from moments_app.streams.texts import take_out_lines
+from moments_app.streams.texts import remove_lines_with
 from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
@@ -72,8 +72,8 @@ class End:
     is_wrong: bool = False
 
 
-def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
-    """Recompute the timelines of these facts, in the caller's transaction. The caller then calls `touch`.
+def recompute_timelines(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
+    """Recompute the timelines of these facts, in the caller's transaction. The caller then calls `refresh_derived`.
 
     Args:
         atoms: atoms of people; atoms without an attribute have no timeline.
@@ -91,7 +91,7 @@ def settle(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
             timelines |= {Timeline(names, attribute) for attribute in told.values_list("attribute", flat=True)}
         for one in sorted(timelines, key=lambda one: (one.attribute, sorted(one.subjects), one.about or 0)):
             said = MemoryAtom.objects.of_timeline(user, one.whose, one.attribute)
-            changed += _settle([atom for atom in said if _timeline_of(atom, names) == one], cause)
+            changed += _recompute([atom for atom in said if _timeline_of(atom, names) == one], cause)
     return changed
 
 
@@ -103,7 +103,7 @@ def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
 
 
 def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
-    take_out_lines([atom], cause)
+    remove_lines_with([atom], cause)
     MemoryAtom.objects.filter(pk=atom.pk).change(
         StatementChange.Action.SUPERSEDED,
         cause,
@@ -117,13 +117,13 @@ def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None
     )
 
 
-def end_by(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
+def end_in_favor_of(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
     """End a fact in favor of a later one, as an engine suggested. Ask an operator if the later one is uncertain.
 
     Return whether the fact ended.
     """
     if later.confidence is not None and later.confidence < SURE:
-        contradict(fact, later, UNSURE)
+        ask_operator(fact, later, UNSURE)
         return False
     end(fact, _end_at(fact, later), cause, ended_by=f"{BY_ENGINE}{later.engine}")
     return True
@@ -138,9 +138,9 @@ def end_past_plans() -> int:
 @transaction.atomic
 def _end_past_plans_of(user: int | None) -> int:
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
-    count_again(MemoryAtom.objects.past_plans().filter(user=user), Cause(BY_DATE, ZONE))
+    recompute_plan_ends(MemoryAtom.objects.past_plans().filter(user=user), Cause(BY_DATE, ZONE))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
-    take_out_lines(plans, Cause(BY_DATE))
+    remove_lines_with(plans, Cause(BY_DATE))
     MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).change(
         StatementChange.Action.ENDED,
         Cause(BY_DATE),
@@ -148,11 +148,11 @@ def _end_past_plans_of(user: int | None) -> int:
         ended_at=F("valid_until"),
         ended_by=BY_DATE,
     )
-    touch(plans)
+    refresh_derived(plans)
     return len(plans)
 
 
-def count_again(plans: MemoryAtomQuerySet, cause: Cause) -> None:
+def recompute_plan_ends(plans: MemoryAtomQuerySet, cause: Cause) -> None:
     """Recompute when plans end, in the person's current time zone.
 
     Args:
@@ -194,11 +194,11 @@ def decide(question: Contradiction, decision: str, *, requested_by: str) -> None
             raise CannotDecide("One of the facts is no longer true.")
         end(question.earlier, _end_at(*facts), cause, ended_by=f"{BY_ANSWER}{requested_by}")
     elif question.decision == Contradiction.Decision.ACCEPTED and question.earlier.replaced_by_id == question.later_id:
-        begin_again([question.earlier], cause)
+        reopen([question.earlier], cause)
     question.decision, question.decided_by = decision, requested_by if decision else ""
     question.decided_at = timezone.now() if decision else None
     question.save(update_fields=["decision", "decided_by", "decided_at"])
-    touch([*facts, *settle(facts, cause)])
+    refresh_derived([*facts, *recompute_timelines(facts, cause)])
 
 
 def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
@@ -206,7 +206,7 @@ def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
     return End(min(until, later.formed_at), later.formed_at, later)
 
 
-def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[MemoryAtom]:
+def facts_ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[MemoryAtom]:
     """Return facts ended by other facts or turns, except facts that people ended.
 
     Args:
@@ -220,21 +220,21 @@ def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[Mem
     return list(found.exclude(pk__in=[atom.pk for atom in atoms]).order_by("pk"))
 
 
-def begin_again(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
+def reopen(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
     """Make ended facts valid again. If a stream has an equal newer fact, only that one is valid."""
     for atom in atoms:
-        _begin_again(atom, cause)
+        _reopen(atom, cause)
 
 
-def _begin_again(atom: MemoryAtom, cause: Cause) -> None:
+def _reopen(atom: MemoryAtom, cause: Cause) -> None:
     same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
     if same:
         end(atom, End(same.formed_at, same.formed_at, same), cause)
     else:
-        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.REOPENED, cause, **not_ended(atom))
+        MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.REOPENED, cause, **reopened_columns(atom))
 
 
-def not_ended(atom: MemoryAtom) -> dict[str, object]:
+def reopened_columns(atom: MemoryAtom) -> dict[str, object]:
     """Return the column values for a statement that has not ended. A plan still ends when its day is over."""
     until = atom.planned_until
     columns: dict[str, object] = {"valid_until": until, "end_message_ids": [], "replaced_by": None, "is_wrong": False}
@@ -244,15 +244,15 @@ def not_ended(atom: MemoryAtom) -> dict[str, object]:
     return columns | {"state": state, "ended_at": None, "ended_by": ""}
 
 
-def touch(atoms: Iterable[MemoryAtom]) -> None:
+def refresh_derived(atoms: Iterable[MemoryAtom]) -> None:
     """After changes to items, invalidate cached contexts, and rebuild profiles and known people."""
     atoms = list(atoms)
-    MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).touch()
+    MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).rebuild_text()
     rebuild_known_people({atom.about_id for atom in atoms if atom.about_id})
     rebuild_profiles({atom.user_id for atom in atoms if atom.user_id and not atom.is_candidate})
 
 
-def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
+def ask_operator(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
     """Ask an operator whether a fact ended another. Return whether the question is new."""
     assert earlier.user_id is not None  # only facts of people end each other
     asked = Contradiction(user_id=earlier.user_id, earlier=earlier, later=later, reason=reason)
@@ -264,7 +264,7 @@ def _has_timeline(atom: MemoryAtom) -> bool:
     return is_timed and bool(atom.user_id) and not atom.is_candidate
 
 
-def _settle(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
+def _recompute(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
     """Decide which facts of a timeline are valid. Return the facts that ended or became valid again."""
     changed = []
     said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
@@ -276,7 +276,7 @@ def _settle(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
             end(fact, how, cause)
             changed.append(fact)
         elif how is None and fact.state == MemoryAtom.State.ENDED:
-            _begin_again(fact, cause)
+            _reopen(fact, cause)
             changed.append(fact)
     return changed
 
@@ -298,7 +298,7 @@ def _end_of(
             until = fact.valid_from or fact.formed_at if is_wrong else other.valid_from or other.formed_at
             return End(max(until, fact.valid_from or until), other.formed_at, other, is_wrong)
         if ends is not False:
-            contradict(fact, other, UNSURE if ends else UNCERTAIN)
+            ask_operator(fact, other, UNSURE if ends else UNCERTAIN)
     return None
 
 

@@ -23,7 +23,7 @@ from moments_app.operator.views.retraction import RetractItems
 from moments_app.streams.add_atoms import process_manual_change
 from moments_app.streams.edit import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
-from moments_app.streams.timeline import touch
+from moments_app.streams.timeline import refresh_derived
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by
 from sessions_app.admin.links import change_url, link_column
 from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
@@ -155,7 +155,7 @@ class MemoryAtomAdmin(PageAdmin):
             for name in others:
                 setattr(entity, name, getattr(atom, name))
             entity.save_edit(cause, update_fields=others)
-            touch([entity])
+            refresh_derived([entity])
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Return to the stream's page."""

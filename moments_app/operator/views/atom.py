@@ -11,7 +11,7 @@ from moments_app.models import MemoryAtom, MemoryStream, Release, StatementChang
 from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
 from moments_app.operator.transcript import entries
 from moments_app.streams import edit
-from moments_app.streams.texts import is_carried
+from moments_app.streams.texts import is_in_line
 from sessions_app.admin.actors import name_of, with_key_names
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views import FormPage, RowAction, may_see
@@ -140,4 +140,4 @@ def _eviction_warning(atom: MemoryAtom) -> str:
 def _is_line_or_left_behind(atom: MemoryAtom) -> bool:
     """Return whether the item is a line of a text, or was merged into a text that no longer contains it."""
     is_absorbed = atom.state == MemoryAtom.State.ABSORBED
-    return atom.state == MemoryAtom.State.LINE or (is_absorbed and not is_carried(atom))
+    return atom.state == MemoryAtom.State.LINE or (is_absorbed and not is_in_line(atom))
