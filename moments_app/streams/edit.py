@@ -1,6 +1,6 @@
-"""Store texts that an operator or the application writes into a profile, or pins to a stream, as pinned statements.
+"""Change memory directly, for operators and clients: profiles, pinned texts, tasks, goals, problems, and single items.
 
-A new time zone changes the days of statements, and when plans end.
+Evicting or moving an item deletes no row, so that former contexts and their sources can be explained.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from moments_app.models.atom import (
 from moments_app.models.entity import EntityStatus, ending, text_of
 from moments_app.streams.add_atoms import add_atoms, consolidate_if_due, process_manual_change, queue_indexing
 from moments_app.streams.profile import rebuild_profiles
-from moments_app.streams.texts import is_in_line, line_key, remove_lines_with
+from moments_app.streams.texts import is_in_line, line_key, lock_stream, remove_lines_with
 from moments_app.streams.timeline import (
     ZONE,
     facts_ended_by,
@@ -43,11 +43,16 @@ from sessions_app.transcript.append import IdTaken
 ATTRIBUTES = {"summary": SUMMARY, "interests": INTEREST, "preferred_topics": TOPIC}  # keyed by profile field
 
 
+# --- profiles and pinned texts ---
+
+
 def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) -> None:
-    """Replace the texts that were written into a profile. The caller has locked the profile.
+    """Replace the texts that were written into a profile, which the caller has locked.
+
+    A new time zone changes the days of statements, and when plans end.
 
     Args:
-        profile: the profile of the person, with its new time zone.
+        profile: the profile with its new time zone.
         edits: fields of the profile, with the text of `summary` or the phrases of lists.
         actor: `key:…` or `operator:…`.
     """
@@ -62,15 +67,8 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
 
 @transaction.atomic
 def pin_text(stream: MemoryStream, text: str, *, actor: str) -> None:
-    """Replace the pinned text of a stream.
-
-    Args:
-        stream: a stream of a person, or a shard.
-        text: the new text; blank to remove the pinned text.
-        actor: `key:…` or `operator:…`.
-    """
-    lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
-    lock_rows(MemoryStream.objects.filter(pk=stream.pk))
+    """Replace the pinned text of a person's stream or a shard. A blank text removes it."""
+    lock_stream(stream.pk, stream.user_id)
     _write(stream, PINNED_TEXT, [text] if text.strip() else [], actor)
     stream.rebuild_text()
 
@@ -139,11 +137,13 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
         refresh_derived([*ended, *MemoryAtom.objects.filter(pk__in=kept)])
 
 
+# --- tasks, goals and problems ---
+
 WORDS = ("title", "body")
 
 
 def add_entity(user: UserProfile, values: Mapping[str, Any], *, requested_by: str) -> tuple[Entity, bool]:
-    """Add an entity that a client wrote. Return it, or the existing one with its `external_id`; and whether it is new.
+    """Add an entity that a client wrote, unless one has its `external_id`. Return the entity, and whether it is new.
 
     The existing one may have been withdrawn.
 
@@ -195,7 +195,7 @@ def change_entity(entity: Entity, values: Mapping[str, Any], *, requested_by: st
 
 
 def delete_entity(entity: Entity, *, requested_by: str) -> None:
-    """Delete a locked entity that a client wrote, or withdraw one that was learned or imported. Delete its links."""
+    """Delete a locked entity that a client wrote, or evict one that was learned or imported. Delete its links."""
     cause = Cause(requested_by)
     entity.links_out.all().delete()
     entity.links_in.all().delete()
@@ -208,17 +208,17 @@ def delete_entity(entity: Entity, *, requested_by: str) -> None:
 
 
 def lock_entity(entity: MemoryAtom) -> None:
-    """Lock the person, the stream and then the entity, in the lock order of corrections."""
-    lock_rows(UserProfile.objects.filter(pk__in=[entity.user_id]))
-    lock_rows(MemoryStream.objects.filter(pk=entity.stream_id))
+    lock_stream(entity.stream_id, entity.user_id)
     lock_rows(Entity.objects.filter(pk=entity.pk))
 
 
 def _remove_line_with(entity: Entity, cause: Cause) -> None:
-    """Remove the line that contains the entity, which then is no longer merged."""
     if entity.merged_into_id:
         remove_lines_with([entity], cause)
         entity.refresh_from_db(fields=["state", "merged_into"])
+
+
+# --- single items ---
 
 
 class CannotCurate(Refusal):
@@ -238,11 +238,6 @@ _WHY_NOT = {
 def evict(atom: MemoryAtom, *, requested_by: str) -> None:
     """Remove an item from every context and search, or a line from its stream's text.
 
-    The item must not be contained in a line.
-
-    Args:
-        requested_by: `operator:…`.
-
     Raises:
         CannotCurate: the item is not in memory, or a line contains it.
     """
@@ -253,10 +248,7 @@ def evict(atom: MemoryAtom, *, requested_by: str) -> None:
 
 
 def evict_all(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
-    """Remove items from every context and search, in the caller's transaction.
-
-    Facts ended by them become valid again.
-    """
+    """Evict items in the caller's transaction. Facts ended by them become valid again."""
     ended = facts_ended_by(atoms)
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in atoms]).evict(cause)
     reopen(ended, cause)
@@ -267,9 +259,6 @@ def evict_all(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
 def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     """Restore an evicted item.
 
-    Args:
-        requested_by: `operator:…`.
-
     Raises:
         CannotCurate: it isn't evicted, or its stream already has the same item.
     """
@@ -278,15 +267,12 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     if line_key(found.content) in {line_key(line.content) for line in lines}:
         raise CannotCurate("The memory text already has this line.")
     _set(found, StatementChange.Action.RESTORED, Cause(requested_by), merged_into=None, **reopened_columns(found))
-    _note_arrival(found, requested_by)
+    _process_new_item(found, requested_by)
 
 
 @transaction.atomic
 def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
-    """Move an item to another stream of the same person. Move a shard's item to another shard.
-
-    Args:
-        requested_by: `operator:…`.
+    """Move an item to another stream of the same person, or a shard's item to another shard.
 
     Raises:
         CannotCurate: the stream belongs to another person, or already contains the item or an equal one, or the item
@@ -301,14 +287,11 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     _set(found, StatementChange.Action.MOVED, Cause(requested_by), **moved)
     refresh_derived([found])
     found.stream = stream
-    _note_arrival(found, requested_by)
+    _process_new_item(found, requested_by)
 
 
 def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int) -> MemoryAtom:
-    """Lock the person, the streams and then the item, and return the current item with its stream.
-
-    Erasures and consolidations lock in the same order.
-    """
+    """Lock the person, the streams and then the item, as `lock_stream` does, and return the current item."""
     lock_rows(UserProfile.objects.filter(pk__in=[atom.user_id] if atom.user_id else []))
     locked = MemoryStream.objects.select_for_update(no_key=True).filter(pk__in=[atom.stream_id, *streams])
     locked_streams = {stream.pk for stream in locked.order_by("pk")}
@@ -330,7 +313,6 @@ def _set(atom: MemoryAtom, action: StatementChange.Action, cause: Cause, **field
         raise CannotCurate("The memory text already has an item with these words.") from error
 
 
-def _note_arrival(atom: MemoryAtom, requested_by: str) -> None:
-    """Queue the jobs that a new item makes due. The next formation evicts items over the buffer limit."""
+def _process_new_item(atom: MemoryAtom, requested_by: str) -> None:
     process_manual_change(atom, requested_by=requested_by)
     consolidate_if_due(atom.stream, requested_by=requested_by)

@@ -37,29 +37,27 @@ def is_in_line(atom: MemoryAtom) -> bool:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text that aren't blank."""
     return [line for line in re.split(r"\r?\n", text) if line.strip()]
 
 
 def line_key(text: str) -> str:
-    """Return a key that is equal for lines that say the same thing.
-
-    A line without words, such as ---, is its own key.
-    """
+    """Return a key that is equal for lines with the same words. A line without words, such as ---, is its own key."""
     return content_hash(text) if words_of(text) else text.strip()
+
+
+def lock_stream(stream: int, user: int | None) -> None:
+    """Lock a stream's person and then the stream, in the lock order of corrections, erasures and consolidations."""
+    lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
+    lock_rows(MemoryStream.objects.filter(pk=stream))
 
 
 @transaction.atomic
 def write_text(stream: MemoryStream, text: str, *, actor: str) -> None:
-    """Replace the text of a stream. A line whose punctuation or spaces change stays the same statement.
+    """Replace the text of a person's stream or a shard. A blank text removes all lines.
 
-    Args:
-        stream: a stream of a person, or a shard.
-        text: the new text; blank to remove all lines.
-        actor: `key:…` or `operator:…`.
+    A line whose punctuation or spaces change stays the same statement.
     """
-    lock_rows(UserProfile.objects.filter(pk__in=[stream.user_id] if stream.user_id else []))
-    lock_rows(MemoryStream.objects.filter(pk=stream.pk))
+    lock_stream(stream.pk, stream.user_id)
     set_lines(stream, split_lines(text), Cause(actor), written_by=actor)
     stream.refresh_from_db(fields=["consolidated_content", "last_updated_at"])
 
@@ -130,9 +128,6 @@ def reason_of(time: datetime) -> str:
 def undo(stream: MemoryStream, *, requested_by: str) -> None:
     """Undo the last consolidation: restore the lines before it, and mark merged items as waiting again.
 
-    Args:
-        requested_by: `key:…`, `operator:…` or `job:…`.
-
     Raises:
         CannotUndo: the stream has no consolidation to undo.
     """
@@ -171,9 +166,6 @@ def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
 
     Delete the lines written by the consolidations, and restore the lines removed by them. Observations that are then in
     no line wait again. Lines that people wrote are kept, and lines that people removed stay removed.
-
-    Args:
-        time: the time of the first consolidation to undo.
     """
     atoms = list(changed_since(stream.pk, time).select_for_update(no_key=True))
     before: dict[int, dict[str, Any]] = {}
@@ -200,7 +192,6 @@ def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
 
 
 def _holds(atom: MemoryAtom) -> bool:
-    """Return whether an item is in memory, as a separate item or in a line."""
     return atom.state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED)
 
 
@@ -233,7 +224,6 @@ def merged(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> 
 
 
 def merged_text(base: str, before: str, after: str) -> str:
-    """Call `merged` for the sentences and lines of texts."""
     if before == after:
         return base
     parts = merged(_sentences(base), _sentences(before), _sentences(after))

@@ -1,9 +1,9 @@
-"""`settle`: decide which facts about an attribute are valid at which times.
+"""Decide which facts about an attribute are valid at which times.
 
-"Nora lives in Oslo" is valid until the time of "Nora moved to Bergen". Nothing is overwritten: an ended fact has its
-end time and its replacement. A timeline is always recomputed from all its facts, by their times. So the result doesn't
-depend on the order in which facts arrive, are retracted or are restored. Facts ended by an operator, the application or
-a model stay ended.
+"Nora lives in Oslo" is valid until the time of "Nora moved to Bergen". An ended fact keeps its end time and its
+replacement. A timeline is always recomputed from all its facts, by their times. So the result doesn't depend on the
+order in which facts arrive, are retracted or are restored. Facts ended by an operator, the application or a model stay
+ended.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,16 +40,11 @@ class CannotDecide(Refusal):
 
 
 class Timeline(NamedTuple):
-    """The statements about one attribute of a subject.
+    """The statements about one attribute of a subject. Two known people with the same name have separate timelines."""
 
-    Args:
-        subjects: the names of the subject in statements; empty for a known person.
-        about: the primary key of the known person. Two known people with the same name have separate timelines.
-    """
-
-    subjects: frozenset[str]
+    subjects: frozenset[str]  # names of the subject in statements; empty for a known person
     attribute: str
-    about: int | None = None
+    about: int | None = None  # primary key of the known person
 
     @property
     def whose(self) -> Q:
@@ -59,24 +54,16 @@ class Timeline(NamedTuple):
 
 @dataclass(frozen=True)
 class End:
-    """How a fact ended.
-
-    Args:
-        at: the time of the statement that ended it.
-        is_wrong: whether the fact was never true.
-    """
+    """How a fact ended."""
 
     until: datetime
-    at: datetime
+    at: datetime  # the time of the statement that ended it
     by: MemoryAtom
-    is_wrong: bool = False
+    is_wrong: bool = False  # whether the fact was never true
 
 
 def recompute_timelines(atoms: Iterable[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
     """Recompute the timelines of these facts, in the caller's transaction. The caller then calls `refresh_derived`.
-
-    Args:
-        atoms: atoms of people; atoms without an attribute have no timeline.
 
     Returns:
         The facts that ended, or are valid again.
@@ -130,7 +117,7 @@ def end_in_favor_of(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
 
 
 def end_past_plans() -> int:
-    """End the plans whose day is over, and return their number. Their text is not changed."""
+    """End the plans whose day is over, without changing their texts. Return their number."""
     people = {plan.user_id for plan in MemoryAtom.objects.past_plans().only("user_id")}
     return sum([_end_past_plans_of(user) for user in people])
 
@@ -153,13 +140,8 @@ def _end_past_plans_of(user: int | None) -> int:
 
 
 def recompute_plan_ends(plans: MemoryAtomQuerySet, cause: Cause) -> None:
-    """Recompute when plans end, in the person's current time zone.
-
-    Args:
-        plans: plans of a locked person. This function then locks their streams, in the same order as corrections and
-            additions.
-    """
-    lock_rows(MemoryStream.objects.filter(atoms__in=plans))
+    """Recompute when a locked person's plans end, in the person's current time zone."""
+    lock_rows(MemoryStream.objects.filter(atoms__in=plans))  # after the person, as corrections and additions do
     changed = [plan for plan in plans.select_related("user") if plan.valid_until != plan.planned_until]
     StatementChange.objects.record(
         StatementChange.Action.EDITED, cause, [(plan, {"valid_until": plan.valid_until}) for plan in changed]
@@ -172,10 +154,6 @@ def recompute_plan_ends(plans: MemoryAtomQuerySet, cause: Cause) -> None:
 @transaction.atomic
 def decide(question: Contradiction, decision: str, *, requested_by: str) -> None:
     """Answer whether a fact ended another. A blank decision removes the answer.
-
-    Args:
-        decision: one of `Contradiction.Decision`, or blank.
-        requested_by: `operator:…`.
 
     Raises:
         CannotDecide: the question was already answered, has no answer to remove, or one of the facts is no longer
@@ -215,8 +193,8 @@ def facts_ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> li
     """
     users = {atom.user_id for atom in atoms if atom.user_id}
     by_them = Q(replaced_by__in=[atom.pk for atom in atoms]) | Q(end_message_ids__overlap=list(turns))
-    of_itself = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
-    found = MemoryAtom.objects.filter(by_them, of_itself, user__in=users, state=MemoryAtom.State.ENDED)
+    automatic = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
+    found = MemoryAtom.objects.filter(by_them, automatic, user__in=users, state=MemoryAtom.State.ENDED)
     return list(found.exclude(pk__in=[atom.pk for atom in atoms]).order_by("pk"))
 
 
@@ -245,7 +223,7 @@ def reopened_columns(atom: MemoryAtom) -> dict[str, object]:
 
 
 def refresh_derived(atoms: Iterable[MemoryAtom]) -> None:
-    """After changes to items, invalidate cached contexts, and rebuild profiles and known people."""
+    """After changes to items, invalidate cached contexts, and rebuild texts, profiles and known people."""
     atoms = list(atoms)
     MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}).rebuild_text()
     rebuild_known_people({atom.about_id for atom in atoms if atom.about_id})
@@ -286,7 +264,7 @@ def _end_of(
     statement: Statement,
     later: Sequence[tuple[MemoryAtom, Statement]],
 ) -> End | None:
-    """Find the first later statement that ends a fact, and return the end of the fact, or None.
+    """Return the end of a fact by the first later statement that certainly ends it, or None.
 
     Ask an operator about each uncertain statement before this one.
     """
