@@ -16,7 +16,7 @@ from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.build import AGAIN_TO, BuildMoments
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.add_atoms import consolidate_if_due
-from moments_app.streams.form import RANGES_AGAIN, FormMemories
+from moments_app.streams.form import WITHDRAWN_RANGES, FormMemories
 from moments_app.summaries import RollSummary
 from sessions_app.models import Message, Session
 from sessions_app.models.message import SequenceRange
@@ -71,7 +71,7 @@ def _ranges(waiting: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -
 
 
 MOMENTS = Remake(BuildMoments.name, AGAIN_TO, -1, max)  # the last turn that moments must cover
-MEMORIES = Remake(FormMemories.name, RANGES_AGAIN, (), _ranges)
+MEMORIES = Remake(FormMemories.name, WITHDRAWN_RANGES, (), _ranges)
 REMAKES = (MOMENTS, MEMORIES)
 
 

@@ -217,7 +217,7 @@ def _form(sessions: Sequence[Quiet], prompt: PromptVersion) -> None:
     MemoryStream.objects.ensure_for_each([one.session for one in forming])
     seen = MemoryStream.objects.seen_by_each([one.session for one in forming])
     streams = [formation.labelled(seen[one.session.pk]) for one in forming]
-    each = known.known_of_each(forming[0].session.user, streams)
+    each = known.known_items_of(forming[0].session.user, streams)
     for one, own, has in zip(forming, streams, each, strict=True):
         if own:
             shown = one.shown(one.unformed)

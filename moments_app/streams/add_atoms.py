@@ -1,13 +1,9 @@
-"""`add_atoms`: add items to a stream. They come from a formation, a digest, a client or an operator.
+"""Add items to streams. They come from a formation, a digest, an import, a client or an operator.
 
 The database rejects items that the stream already has. An item that has ended or was corrected is not added again from
 the same turns. A fact ends earlier facts that it contradicts (`timeline.py`). A consolidation is queued when enough
 items wait. Items that a shard learns from a person are candidates: only that person sees them, and no consolidation
 receives them.
-
-`add_statements` imports another system's facts about people. A fact keeps its times. `written_by` records the source of
-the import, so that all of its facts can be retracted together. Facts that a stream already has are not added again,
-even if they were corrected or ended since.
 """
 
 from collections import Counter, defaultdict
@@ -31,14 +27,9 @@ Key = tuple[str, datetime | None]
 
 
 def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by: str) -> list[MemoryAtom]:
-    """Add new items, in the caller's transaction.
+    """Add unsaved atoms to a stream, in the caller's transaction. Return those that are new.
 
-    Args:
-        atoms: unsaved atoms, either all for the stream itself, or all candidates from one person.
-        requested_by: recorded in the jobs that become due.
-
-    Returns:
-        The added atoms.
+    Either all atoms are for the stream itself, or all are candidates from one person.
     """
     return add_to_each([(stream, atoms)], requested_by=requested_by)
 
@@ -49,28 +40,24 @@ def add_to_each(
     requested_by: str,
     end: Callable[[], Sequence[MemoryAtom]] = tuple,
 ) -> list[MemoryAtom]:
-    """Add new items to several streams, with a constant number of queries.
+    """Add new items to several streams, with a constant number of queries. Return those that are new.
 
     Args:
-        items: streams with their new atoms; see `add_atoms`.
         requested_by: recorded in the jobs that become due.
         end: called after the atoms are stored; ends facts because of them, and returns the ended facts.
-
-    Returns:
-        The added atoms.
     """
-    unsaid = _unsaid([atom for _, atoms in items for atom in atoms])
-    people = {atom.user_id for atom in unsaid if atom.user_id and not atom.is_candidate}
+    new = _without_known([atom for _, atoms in items for atom in atoms])
+    people = {atom.user_id for atom in new if atom.user_id and not atom.is_candidate}
     lock_rows(UserProfile.objects.filter(pk__in=people))  # before the streams, in the same order as corrections
     # Lock streams before atoms, in the same order as consolidations, to prevent deadlocks. Candidates don't change a
     # shard.
-    lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
-    for atom in unsaid:
+    lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in new if not atom.is_candidate}))
+    for atom in new:
         atom.describe()
-    link_people(unsaid)
+    link_people(new)
     added: list[MemoryAtom] = []
     settled: list[MemoryAtom] = []
-    for atoms in _without_repetitions(unsaid):
+    for atoms in _without_repetitions(new):
         new = insert_missing(atoms, named_by="atom_id")
         settled += recompute_timelines(new, Cause(requested_by))
         added += new
@@ -105,16 +92,11 @@ def _without_repetitions(atoms: Sequence[MemoryAtom]) -> list[list[MemoryAtom]]:
 
 
 def owner_columns(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
-    """Return the owner columns of an atom that was learned from a person.
-
-    Args:
-        stream: the person's stream, or a shard. In a shard, the atom is a candidate.
-        person: the person. The days of plans are in the person's time zone.
-    """
+    """Return the owner columns of an atom that was learned from a person. In a shard, the atom is a candidate."""
     return {"user": person, "is_candidate": stream.is_shard, "source_user": person if stream.is_shard else None}
 
 
-def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
+def _without_known(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
     """Return the atoms, except ended or corrected ones, and candidates that their shard already shares."""
     said = _already_shared([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
@@ -136,7 +118,7 @@ def _already_shared(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
 
 
 def _ended_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
-    """Return the atoms that were added before from the same turns and have ended since. Runs one query."""
+    """Return the atoms that were added before from the same turns and have ended since."""
     sourced = [atom for atom in atoms if atom.source_message_ids and atom.user_id is not None]
     if not sourced:
         return []
@@ -173,7 +155,6 @@ def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
 
 
 def process_manual_change(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Settle the timeline of an item that was added or changed manually, and queue the jobs that index it."""
     refresh_derived([atom, *recompute_timelines([atom], Cause(requested_by))])
     queue_indexing(atom, requested_by=requested_by)
 
@@ -191,13 +172,16 @@ def consolidate_if_due(stream: MemoryStream, *, requested_by: str) -> None:
 
 
 def is_due(stream: MemoryStream) -> bool:
-    """Return whether a stream is consolidated and has enough new observations."""
     trigger = max(stream.consolidation_trigger, 1)
     return bool(stream.consolidation_prompt) and len(stream.atoms.fresh().values("pk")[:trigger]) == trigger
 
 
 def add_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement]) -> int:
-    """Add new facts in the caller's transaction, which has locked the people. Return their number."""
+    """Import another system's facts, in the caller's transaction, which has locked the people. Return the number added.
+
+    A fact keeps its times. `written_by` records the source, so that all facts of an import can be retracted together.
+    Facts that a stream already has are not added again, even if they were corrected or ended since.
+    """
     of_streams: dict[tuple[str, str], list[Statement]] = defaultdict(list)
     for one in statements:
         of_streams[(one.user_id, one.agent_id or DEFAULT_AGENT)].append(one)
@@ -213,7 +197,6 @@ def _add(person: UserProfile, agent_id: str, said: Sequence[Statement]) -> int:
 
 
 def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryAtom:
-    """Return a current or ended fact with the other system's times."""
     atom = MemoryAtom(
         stream=stream,
         user=person,

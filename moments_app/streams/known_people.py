@@ -102,7 +102,7 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
 
 
 def _is_about_user(atom: MemoryAtom, names: Collection[str]) -> bool:
-    """Return whether a statement that an engine assigned to another person is about the user or the user's relative."""
+    """Return whether a statement that an engine assigned to another person is about the user or a relative."""
     named = named_person(atom.content)
     is_relative = named is not None and named.owner in names
     return atom.about_kind == MemoryAtom.About.PERSON and (atom.subject in names or is_relative)
@@ -160,12 +160,9 @@ def _derive(person: KnownPerson, names: Collection[str]) -> None:
 
 
 def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
-    """Return a person's names and relationship in statements. Names from valid statements come first.
+    """Return a person's names and relationship in statements, which are in the order of `in_profile`.
 
-    The first element is the name in the first statement, or a longer form of this name.
-
-    Args:
-        said: the statements, in the order of `in_profile`.
+    Names from valid statements come first. The first name is that of the first statement, or a longer form of it.
     """
     named = [(one, found) for one in said if (found := named_in(one, names))]
     held = [found for one, found in named if one.state != MemoryAtom.State.ENDED]
@@ -187,11 +184,7 @@ def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
 
 
 class People:
-    """The people in a user's memory, including those added here.
-
-    Args:
-        add: adds a person with a key and a name.
-    """
+    """The people in a user's memory. `add` adds a person with a key and a name."""
 
     def __init__(self, known: Iterable[KnownPerson], add: Callable[[str, str], KnownPerson]) -> None:
         self.known = list(known)
@@ -201,7 +194,8 @@ class People:
         """Return the person who has this name and relationship.
 
         Args:
-            adds: whether to add the person if no known person matches. If False, return None if none or several match.
+            adds: whether to add the person if no known person matches. If False, return None if none or several
+                match.
         """
         alike = [one for one in self.known if _is_called(one, named.name)]
         person = _matching_person(alike, named, adds=adds)
@@ -234,11 +228,7 @@ def _matching_person(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: 
 
 
 def other_speakers(session: Session, turns: Iterable[Message], own: str) -> frozenset[str]:
-    """Return the names of the other people who speak in turns of a session.
-
-    Args:
-        own: the name under which the user speaks.
-    """
+    """Return the names of the other people who speak in turns of a session."""
     named = {turn.name for turn in turns if turn.role in SPEECH} - {"", session.agent_id}
     return frozenset(name for name in named if name.casefold() != own.casefold())
 
@@ -260,7 +250,6 @@ def self_described_speaker(text: str, sources: Sequence[Message], others: Collec
 
     Args:
         sources: the statement's turns, oldest first.
-        others: the names of the other speakers.
     """
     if any(turn.role == Message.Role.USER and turn.name not in others for turn in sources):
         return ""

@@ -49,8 +49,6 @@ _DISLIKES = re.compile(r"n't\b|\b(?:not|never|hates?|dislikes?|no longer)\b", re
 
 
 class Said(NamedTuple):
-    """The fields of a `MemoryAtom` that a profile needs."""
-
     content: str
     kind: str
     formed_at: datetime
@@ -67,7 +65,6 @@ class Profile(NamedTuple):
 
 @transaction.atomic(savepoint=False)
 def rebuild_profiles(users: Collection[int]) -> None:
-    """Rebuild the profiles of the people with these primary keys, in the caller's transaction."""
     for user in UserProfile.objects.locked().filter(pk__in=users).order_by("pk"):
         profile = profile_of(MemoryAtom.objects.holding().of_person(user).about_user(), user.zone)
         if (user.summary, user.interests, user.preferred_topics) != profile:
@@ -81,11 +78,7 @@ def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
 
 
 def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
-    """Derive a profile from statements.
-
-    Args:
-        said: texts that were written into the profile, and statements in the order of `in_profile`.
-    """
+    """Derive a profile from texts that were written into it, and from statements in the order of `in_profile`."""
     own = [one for one in said if one.attribute not in WRITTEN]
     opening = [one.content for one in said if one.attribute == SUMMARY]
     return Profile(
@@ -106,28 +99,29 @@ def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:
     """Return as many statements as fit: pinned ones first, then the others under their headings."""
     room = PROFILE_MAX
     pinned: list[str] = []
-    pages: dict[str, list[str]] = {kind: [] for kind in HEADINGS}
-    for one in _once(own):
-        page = pinned if one.is_pinned else pages.get(one.kind)
-        if page is None or (page is not pinned and len(page) == LINES):
+    sections: dict[str, list[str]] = {kind: [] for kind in HEADINGS}
+    for one in _without_repetitions(own):
+        section = pinned if one.is_pinned else sections.get(one.kind)
+        if section is None or (section is not pinned and len(section) == LINES):
             continue
         line = one.content if one.is_pinned else f"- {one.content} ({one.formed_at.astimezone(zone):%Y-%m-%d})"
-        heading = "" if page or one.is_pinned else HEADINGS[_KIND(one.kind)]
+        heading = "" if section or one.is_pinned else HEADINGS[_KIND(one.kind)]
         if (size := len(line) + len(heading) + 2) <= room:
-            page.append(line)
+            section.append(line)
             room -= size
-    return [*pinned, *(line for kind, page in pages.items() if page for line in (HEADINGS[_KIND(kind)], *page))]
+    listed = [(HEADINGS[_KIND(kind)], *section) for kind, section in sections.items() if section]
+    return [*pinned, *(line for section in listed for line in section)]
 
 
-def _once(own: Sequence[Said]) -> Iterator[Said]:
+def _without_repetitions(own: Sequence[Said]) -> Iterator[Said]:
     """Yield the statements, except repetitions and old plans."""
     newest = max((one.formed_at for one in own), default=None)
-    told: set[str] = set()
+    seen: set[str] = set()
     for one in own:
         is_stale = one.kind in (_KIND.PLAN, _KIND.TASK) and newest and one.formed_at < newest - STALE
         text = told_words(without_speaker(one.content))
-        if text not in told and (one.is_pinned or not is_stale):
-            told.add(text)
+        if text not in seen and (one.is_pinned or not is_stale):
+            seen.add(text)
             yield one
 
 

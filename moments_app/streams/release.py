@@ -1,9 +1,8 @@
-"""`release`: share what was learned from one person with others, in new words; and revoke it.
+"""Share what was learned from one person with others, in new words; and revoke it.
 
 A candidate belongs to one person. An operator who releases it writes the text for others, which must not quote anyone.
 The first release is for the users of the agent that learned the item. A second step extends it to the users of every
-agent. A release is signed and logged as an event. Revoking it removes it from contexts, searches and the shard's text
-at once.
+agent. A release is signed and logged as an event.
 """
 
 import re
@@ -30,8 +29,8 @@ from sessions_app.text.invisible_characters import has_invisible, without_invisi
 LONGEST = 4_000  # maximum characters of a wording
 SOURCES = 50  # maximum source turns to compare a wording with
 PEOPLE = 100  # maximum people per release
-IN_A_ROW = 8  # minimum consecutive words that count as a quotation
-SENTENCE = 4  # minimum words of a whole sentence that counts as a quotation
+QUOTE_WORDS = 8  # minimum consecutive words that count as a quotation
+SENTENCE_WORDS = 4  # minimum words of a whole sentence that counts as a quotation
 
 Source = tuple[Any, int | None]  # primary keys of the person and of the candidate, if it still exists
 
@@ -46,7 +45,6 @@ class CannotRelease(Refusal):
 
 
 def agent_of(candidate: MemoryAtom) -> str:
-    """Return the agent whose users see the first release of a candidate; blank if unknown."""
     session = candidate.source_session
     return candidate.stream.agent_id or (session.agent_id if session else "")
 
@@ -76,10 +74,9 @@ def account_ages(candidate: MemoryAtom) -> list[int]:
 
 
 def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
-    """Share what one or several people said with all users of an agent, in new words.
+    """Share what one or several people said with all users of an agent. The candidates themselves stay private.
 
     Args:
-        candidate: the source, which stays private, as do matching candidates.
         wording: the text that others see.
         actor: `operator:…`.
 
@@ -99,10 +96,6 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
 def decline(candidate: MemoryAtom, *, actor: str) -> None:
     """Keep a candidate and matching candidates of others private. They no longer need a decision.
 
-    Args:
-        candidate: the item. Only the time of its review changes.
-        actor: `operator:…`.
-
     Raises:
         CannotRelease: the candidate is no longer in memory.
     """
@@ -118,7 +111,7 @@ def extend(narrower: Release, *, actor: str) -> Release:
     """Share a release for one agent with the users of every agent.
 
     Raises:
-        CannotRelease: The release was revoked, or every agent's users see it already.
+        CannotRelease: the release was revoked, or every agent's users see it already.
     """
     found = _standing(narrower)
     stream = found.stream
@@ -132,7 +125,7 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
     """Replace a release with another wording.
 
     Raises:
-        CannotRelease: it was revoked; or the wording quotes a source or exists already.
+        CannotRelease: it was revoked, or the wording quotes a source or exists already.
     """
     sources = [source.atom for source in former.sources.select_related("atom__stream") if source.atom]
     wording = checked(wording, sources)
@@ -145,7 +138,7 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
 
 @transaction.atomic
 def revoke(release: Release, *, actor: str) -> Release:
-    """Revoke a release: remove it from all contexts and searches, and from the text of its shard.
+    """Remove a release from all contexts and searches, and from the text of its shard.
 
     The extension to every agent's users is revoked as well.
 
@@ -178,7 +171,7 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
 
 
 def quotes(wording: str, said: Collection[str]) -> bool:
-    """Return whether a wording repeats a text, one of its sentences, or `IN_A_ROW` of its words."""
+    """Return whether a wording repeats a text, one of its sentences, or `QUOTE_WORDS` of its words."""
     own = plain_words(wording)
     texts = [without_invisible(text) for text in said]
     return any(_has(text, own) for text in map(plain_words, texts)) or any(
@@ -187,15 +180,15 @@ def quotes(wording: str, said: Collection[str]) -> bool:
 
 
 def _has(text: str, part: str) -> bool:
-    """Return whether a text contains a part, or `IN_A_ROW` consecutive words of the part."""
+    """Return whether a text contains a part, or `QUOTE_WORDS` consecutive words of the part."""
     padded, words = f" {text} ", part.split(" ")
-    runs = (words[first : first + IN_A_ROW] for first in range(max(len(words) - IN_A_ROW, 0) + 1))
+    runs = (words[first : first + QUOTE_WORDS] for first in range(max(len(words) - QUOTE_WORDS, 0) + 1))
     return any(f" {' '.join(run)} " in padded for run in runs)
 
 
 def _sentences(text: str) -> list[str]:
     found = map(plain_words, _SENTENCE_END.split(text))
-    return [sentence for sentence in found if sentence.count(" ") >= SENTENCE - 1]
+    return [sentence for sentence in found if sentence.count(" ") >= SENTENCE_WORDS - 1]
 
 
 # --- sharing ---
@@ -240,9 +233,6 @@ def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
     """Lock and return the current candidate and matching ones.
 
     Lock their people against erasure, and their sessions against retractions.
-
-    Raises:
-        CannotRelease: the candidate is no longer in memory.
     """
     same = matching_candidates(candidate)
     there = list(same[:PEOPLE])
@@ -280,11 +270,7 @@ def _standing(release: Release) -> Release:
 
 
 def revoke_locked(release: Release, actor: str) -> None:
-    """Revoke a locked release that is in force, and its extension to every agent's users.
-
-    Args:
-        release: the release, with its stream and item.
-    """
+    """Revoke a locked release that is in force, and its extension to every agent's users."""
     for wider in release.wider.standing().select_related("stream", "atom"):
         revoke_locked(wider, actor)
     release.revoked_at, release.revoked_by = timezone.now(), actor
@@ -295,7 +281,6 @@ def revoke_locked(release: Release, actor: str) -> None:
 
 
 def _withdraw(stream: MemoryStream, atom: MemoryAtom, cause: Cause) -> None:
-    """Remove an item from memory and from the text."""
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     time = MemoryAtom.objects.get(pk=atom.pk).consolidated_at
     if time:

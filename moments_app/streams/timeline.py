@@ -26,7 +26,7 @@ from sessions_app.database.sql import insert_if_missing, lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-SURE = 0.7  # minimum confidence of a fact that ends another without asking an operator
+MIN_CONFIDENCE = 0.7  # minimum confidence of a fact that ends another without asking an operator
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by` for engines and operators' answers
 UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"
@@ -109,7 +109,7 @@ def end_in_favor_of(fact: MemoryAtom, later: MemoryAtom, cause: Cause) -> bool:
 
     Return whether the fact ended.
     """
-    if later.confidence is not None and later.confidence < SURE:
+    if later.confidence is not None and later.confidence < MIN_CONFIDENCE:
         ask_operator(fact, later, UNSURE)
         return False
     end(fact, _end_at(fact, later), cause, ended_by=f"{BY_ENGINE}{later.engine}")
@@ -270,7 +270,7 @@ def _end_of(
     """
     for other, its in later:
         ends = its.ends(statement)
-        is_sure = other.confidence is None or other.confidence >= SURE
+        is_sure = other.confidence is None or other.confidence >= MIN_CONFIDENCE
         if ends and is_sure:
             is_wrong = its.corrects(statement)
             until = fact.valid_from or fact.formed_at if is_wrong else other.valid_from or other.formed_at
