@@ -144,10 +144,10 @@ def send(delivery: WebhookDelivery) -> None:
     try:
         post(endpoint.url, body, message_id, endpoint.secret, public_only=public_only)
     except NotReceived as error:
-        delivery.note_failure(str(error))
+        delivery.record_failure(str(error))
         logger.warning("a webhook was not delivered", webhook=endpoint.pk, why=str(error), attempts=delivery.attempts)
     else:
-        delivery.note_sent()
+        delivery.record_sent()
 
 
 def serve(ending: threading.Event) -> None:

@@ -53,7 +53,7 @@ def run_job(job_id: uuid.UUID | str) -> Job | None:
     Returns:
         The updated job, or None if it could not be claimed: it is not due, already claimed, ended or unknown.
     """
-    job = Job.objects.take(uuid.UUID(str(job_id)))
+    job = Job.objects.claim(uuid.UUID(str(job_id)))
     return run_taken(job) if job else None
 
 
@@ -109,20 +109,20 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     circuit = Circuit.objects.open_of(caller)
     if circuit and not circuit.admits(job):
         return circuit.hold(job, process.alike(job))
-    if not caller.is_free and (pause := EngineCall.objects.used_up(job)):
+    if not caller.is_free and (pause := EngineCall.objects.pause(job)):
         return _put_off(job, process, pause)
     try:
         _claim_think_commit(job, process)
     finally:
         if circuit:
-            circuit.give_back_probe(job)
+            circuit.release_probe(job)
 
 
 def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:
     """Postpone a job to another day, and also all due jobs affected by the same limit."""
     job.postpone(pause.until, pause.reason, Job.Held.BUDGET)
     alike = process.alike(job)
-    (alike.of_one(pause.subject) if pause.subject else alike).put_off(pause.until, pause.reason)
+    (alike.limited_by(pause.subject) if pause.subject else alike).postpone(pause.until, pause.reason)
 
 
 def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
@@ -218,10 +218,10 @@ def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: 
     """
 
     def record(call: CallRecord) -> None:
-        EngineCall.objects.keep(call, job=job, prompt_version=prompt_for(call.purpose))
+        EngineCall.objects.record(call, job=job, prompt_version=prompt_for(call.purpose))
         job.left_out.extend(call.left_out)
         if not call.is_part:
-            Circuit.objects.note(call, work, job=job)
+            Circuit.objects.record(call, work, job=job)
         connection.close()
 
     return record

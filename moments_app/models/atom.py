@@ -50,7 +50,7 @@ CHANGED = Greatest("formed_at", "ended_at")  # when a statement was said or writ
 ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", MemoryStream.Type.SESSION: "session"}
 
 
-def held_at(columns: str, time: str) -> str:
+def true_at(columns: str, time: str) -> str:
     """Return the SQL condition that a statement was known to be true at a time.
 
     By then the statement had been made, and no end was known. The database functions for searches as of a given time
@@ -67,8 +67,8 @@ def held_at(columns: str, time: str) -> str:
     )
 
 
-class HeldAt(Func):
-    """The condition `held_at` as an expression for querysets."""
+class TrueAt(Func):
+    """The condition `true_at` as an expression for querysets."""
 
     output_field = models.BooleanField()
 
@@ -80,7 +80,7 @@ class HeldAt(Func):
     ) -> tuple[str, list[Any]]:
         column, time = self.get_source_expressions()
         table = compiler.quote_name_unless_alias(cast("Col", column).alias)
-        sql = held_at(f"{table}.", "%s")
+        sql = true_at(f"{table}.", "%s")
         return f"({sql})", [cast("Value", time).value] * sql.count("%s")
 
 
@@ -89,7 +89,7 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(" ".join(words_of(text)).encode()).hexdigest()
 
 
-def hash_of_id(atom_id: uuid.UUID) -> str:
+def id_hash(atom_id: uuid.UUID) -> str:
     """Return the `content_hash` of a task, goal or problem that a client wrote: two of them may have the same words."""
     return hashlib.sha256(str(atom_id).encode()).hexdigest()
 
@@ -127,8 +127,8 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
             .candidates()
             .filter(user=OuterRef("user"), content_hash=OuterRef("content_hash"), stream__name=OuterRef("stream__name"))
         )
-        told_by_agent = Q(stream__agent_id="") & Exists(twins.exclude(stream__agent_id=""))
-        return self.active().candidates().filter(reviewed_at=None).exclude(told_by_agent)
+        in_agent_shard = Q(stream__agent_id="") & Exists(twins.exclude(stream__agent_id=""))
+        return self.active().candidates().filter(reviewed_at=None).exclude(in_agent_shard)
 
     def seen_by(self, user: UserProfile | None) -> Self:
         """Return the items visible to a person: their own items, and shared items that are not evicted."""
@@ -139,7 +139,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return items that list a person of the same application in `related_users`."""
         return self.filter(user__application=user.application_id, related_users__contains=[user.user_id])
 
-    def like(self, atom: "MemoryAtom") -> Self:
+    def duplicates_of(self, atom: "MemoryAtom") -> Self:
         """Return the active item with the same words, stream and owner as this one, if there is one."""
         return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
@@ -161,7 +161,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
     def as_of(self, time: datetime) -> Self:
         """Return the statements that were known to be true at a time."""
-        return self.findable().filter(HeldAt(time))
+        return self.findable().filter(TrueAt(time))
 
     def of_timeline(self, user: int, whose: Q, attribute: str) -> Self:
         """Return the history of a person's attribute: its facts, oldest first.
@@ -268,7 +268,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
     def newest_first(self) -> Self:
         return self.order_by("-formed_at", "-id")
 
-    def said_before(self, atom: "MemoryAtom") -> Self:
+    def older_than(self, atom: "MemoryAtom") -> Self:
         """Return the items that follow this one in the order of `newest_first`."""
         earlier = Q(formed_at__lt=atom.formed_at) | Q(formed_at=atom.formed_at, pk__lt=atom.pk)
         return self.filter(earlier, formed_at__lte=atom.formed_at)  # the last condition makes PostgreSQL use the index
@@ -632,7 +632,7 @@ class MemoryAtom(Searched):
     @property
     def is_listed(self) -> bool:
         """True if a client wrote or reworded it as a task, goal or problem."""
-        return self.content_hash == hash_of_id(self.atom_id)
+        return self.content_hash == id_hash(self.atom_id)
 
     def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
         """Save an edit, and record its changes in the history."""
@@ -686,7 +686,7 @@ class MemoryAtom(Searched):
     def clean(self) -> None:
         """Check the unique constraint. Django can't, because the hash is not a field of the form."""
         self._set_hash()
-        same = MemoryAtom.objects.like(self)
+        same = MemoryAtom.objects.duplicates_of(self)
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
             raise ValidationError({"content": "The memory text already has an item with these words."})
         if self.related_users and self.user_id is None:

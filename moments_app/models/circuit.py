@@ -35,11 +35,11 @@ from sessions_app.models import Event
 from sessions_app.refusals import Refusal
 
 OUTAGE = frozenset(kind for kind, about in ABOUT.items() if about in (About.CREDENTIAL, About.LOAD, About.NETWORK))
-AWAY = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
+UNREACHABLE = frozenset({"unavailable", "server_error"})  # the endpoint is down for every kind of work
 PROBE_SECONDS = 30.0  # seconds between probes of a failing engine; 0 disables circuits
 FIRST_PROBE_SECONDS = 3.0  # seconds until the first probe; short, because two calls may fail by chance
 MAX_PEOPLE = 100  # maximum people in each list of a circuit
-LONE = timedelta(days=1)  # after this time, jobs of one person fail if no other jobs call the engine
+GIVE_UP_AFTER = timedelta(days=1)  # after this time, jobs of one person fail if no other jobs call the engine
 
 logger = structlog.get_logger(__name__)
 
@@ -68,11 +68,11 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
 
     def at_endpoint_of(self, work: str) -> Self:
         """Return the circuits of the endpoint that does this kind of work."""
-        return self.filter(work__in=_works_beside(work))
+        return self.filter(work__in=_works_at_endpoint_of(work))
 
-    def away(self) -> Self:
+    def unreachable(self) -> Self:
         """Return the circuits that hold all jobs because their endpoint is down."""
-        return self.open().filter(holds_all=True, reason__in=AWAY)
+        return self.open().filter(holds_all=True, reason__in=UNREACHABLE)
 
     def locked(self, engine: str, work: str) -> "Circuit":
         """Lock the endpoint's circuits in a fixed order. Return the circuit of this engine and kind of work."""
@@ -83,7 +83,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         """Return the circuit of an engine and its kind of work, if it is open."""
         return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
 
-    def is_sound(self, caller: Caller) -> bool:
+    def is_healthy(self, caller: Caller) -> bool:
         """Return whether the engine's last call succeeded, as far as is known."""
         return not self.filter(engine=caller.name, work=caller.work).exclude(state="closed", failures=0).exists()
 
@@ -94,9 +94,9 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         found = list(self.open().filter(engine=engine))
         if any(circuit.holds_all and not circuit.is_probe_due for circuit in found if not circuit.is_of_queries):
             return True
-        return any(not circuit.take_probe() for circuit in found if circuit.is_of_queries)
+        return any(not circuit.reserve_probe() for circuit in found if circuit.is_of_queries)
 
-    def note(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
+    def record(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
         """Open, close or update the circuit of an engine after a call.
 
         Args:
@@ -109,10 +109,10 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         if call.error_kind in OUTAGE:
             insert_if_missing(Circuit(engine=call.engine, work=work))
             with transaction.atomic():
-                self.locked(call.engine, work).failed(call, job)
+                self.locked(call.engine, work).record_failure(call, job)
         elif this.filter(~Q(state=Circuit.State.CLOSED, failures=0) | _isolates(job)).exists():
             with transaction.atomic():
-                self.locked(call.engine, work).answered(job)
+                self.locked(call.engine, work).record_success(job)
 
     def send_probes(self) -> bool:
         """For each open circuit with a due probe, make one held job due. Circuits that failed recently come last.
@@ -120,14 +120,14 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         Returns:
             True if a circuit is open.
         """
-        left_alone = self.open().order_by("last_failure_at")
-        if not left_alone.exists():
+        open_circuits = self.open().order_by("last_failure_at")
+        if not open_circuits.exists():
             return False
         if not interval():
-            for circuit in left_alone:
+            for circuit in open_circuits:
                 circuit.close("settings")
         else:
-            for circuit in left_alone.filter(next_probe_at__lte=Now()):
+            for circuit in open_circuits.filter(next_probe_at__lte=Now()):
                 circuit.send_probe()
         return True
 
@@ -143,7 +143,7 @@ def is_one_endpoint() -> bool:
     return len(addresses) == 1 and not settings.EMBEDDING.is_embedded
 
 
-def _works_beside(work: str) -> list[str]:
+def _works_at_endpoint_of(work: str) -> list[str]:
     """Return the kinds of work whose circuits share an endpoint with this one. Circuits of queries share none."""
     of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
     return [*of_jobs] if work in of_jobs and is_one_endpoint() else [work]
@@ -220,14 +220,14 @@ class Circuit(models.Model):
         return self.state == Circuit.State.OPEN
 
     @property
-    def is_away(self) -> bool:
+    def is_unreachable(self) -> bool:
         """True if all jobs wait because the endpoint is down."""
-        return self.is_open and self.holds_all and self.reason in AWAY
+        return self.is_open and self.holds_all and self.reason in UNREACHABLE
 
     @property
-    def beside(self) -> CircuitQuerySet:
+    def other_unreachable(self) -> CircuitQuerySet:
         """The other open circuits of the same endpoint."""
-        return Circuit.objects.at_endpoint_of(self.work).away().exclude(pk=self.pk)
+        return Circuit.objects.at_endpoint_of(self.work).unreachable().exclude(pk=self.pk)
 
     @property
     def is_probe_due(self) -> bool:
@@ -250,7 +250,7 @@ class Circuit(models.Model):
 
     def gives_up(self, job: Job) -> bool:
         """Return whether to fail a job permanently, because only its person's calls have failed for a day."""
-        before = timezone.now() - LONE
+        before = timezone.now() - GIVE_UP_AFTER
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
     def admits(self, job: Job) -> bool:
@@ -259,7 +259,7 @@ class Circuit(models.Model):
         If a probe is due and no other person's job is held, this job becomes the probe.
         """
         is_probe = self.is_probing and self.probe == job.pk
-        return is_probe or not self.holds(job) or (not self._holds_others(job) and self.take_probe(job))
+        return is_probe or not self.holds(job) or (not self._holds_others(job) and self.reserve_probe(job))
 
     def _holds_others(self, job: Job) -> bool:
         """Return whether the circuit holds jobs about other people."""
@@ -290,7 +290,7 @@ class Circuit(models.Model):
 
     # --- probes ---
 
-    def take_probe(self, job: Job | None = None) -> bool:
+    def reserve_probe(self, job: Job | None = None) -> bool:
         """Reserve the probe if it is due. If the endpoint is down, postpone the probes of its other circuits.
 
         Return whether the probe was reserved. Only one of several concurrent callers succeeds.
@@ -299,22 +299,22 @@ class Circuit(models.Model):
         due = Circuit.objects.open().filter(pk=self.pk, next_probe_at__lte=now)
         who = {"probe": job.pk, "probe_subject": job.subject, "is_probing": True} if job else {}
         with transaction.atomic():
-            if self.is_away:
+            if self.is_unreachable:
                 Circuit.objects.locked(self.engine, self.work)
             taken = bool(due.update(next_probe_at=now + interval(), **who))
-            if taken and self.is_away:
-                self._put_off_beside(now + interval())
+            if taken and self.is_unreachable:
+                self._postpone_other_probes(now + interval())
         return taken
 
-    def _put_off_beside(self, until: datetime) -> None:
+    def _postpone_other_probes(self, until: datetime) -> None:
         """Postpone the probes of the endpoint's other circuits, which the caller has locked."""
-        self.beside.filter(next_probe_at__lt=until).update(next_probe_at=until)
+        self.other_unreachable.filter(next_probe_at__lt=until).update(next_probe_at=until)
 
     @transaction.atomic
     def send_probe(self) -> None:
         """Make the next held job due as a probe. Prefer jobs of people whose calls have not failed."""
         job = self._next_probe()
-        if job and self.take_probe(job):
+        if job and self.reserve_probe(job):
             Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=Now())
 
     def _next_probe(self) -> Job | None:
@@ -334,7 +334,7 @@ class Circuit(models.Model):
         )
         return next((job for way in (*ways, Q()) if (job := jobs.filter(way).first())), None)
 
-    def give_back_probe(self, job: Job) -> None:
+    def release_probe(self, job: Job) -> None:
         """Make the next probe due now, because this job ended without calling the engine."""
         unused = Circuit.objects.open().filter(pk=self.pk, probe=job.pk, is_probing=True)
         unused.update(next_probe_at=Now(), is_probing=False)
@@ -348,11 +348,11 @@ class Circuit(models.Model):
         """
         if not Circuit.objects.open().filter(pk=self.pk).update(next_probe_at=Now()):
             raise NotOpen
-        self._tell("circuit_tried", actor)
+        self._log("circuit_tried", actor)
 
     # --- effects of calls; the row is locked ---
 
-    def failed(self, call: CallRecord, job: Job | None) -> None:
+    def record_failure(self, call: CallRecord, job: Job | None) -> None:
         """Count a failed call. Open the circuit if there are enough failures.
 
         While the circuit is closed, failures of isolated people are ignored.
@@ -366,9 +366,9 @@ class Circuit(models.Model):
         self.reason, self.error, self.last_failure_at = call.error_kind, call.error, database_now()
         self.is_probing = self.is_probing and not (job and job.pk == self.probe)
         is_at_once = ABOUT[call.error_kind] == About.CREDENTIAL
-        is_away = call.error_kind in AWAY and self.beside.exists()
-        if is_at_once or is_away or self.failures > 1:
-            self._open(call, job, is_for_all=is_at_once or is_away or self.failing != [subject])
+        is_unreachable = call.error_kind in UNREACHABLE and self.other_unreachable.exists()
+        if is_at_once or is_unreachable or self.failures > 1:
+            self._open(call, job, is_for_all=is_at_once or is_unreachable or self.failing != [subject])
         self.failed_job = job.pk if job else None
         self.save()
 
@@ -385,15 +385,15 @@ class Circuit(models.Model):
         if self.is_open:
             return
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
-        if self.is_away:
-            self._put_off_beside(now + first)
+        if self.is_unreachable:
+            self._postpone_other_probes(now + first)
         if job:  # so that other jobs become probes first
             self.probe, self.probe_subject = job.pk, job.subject
         if self.failed_job:  # so that it becomes due together with the others
             Job.objects.later().filter(pk=self.failed_job).update(circuit=self)
-        self._tell("circuit_opened", f"job:{job.job_id}" if job else "request")
+        self._log("circuit_opened", f"job:{job.job_id}" if job else "request")
 
-    def answered(self, job: Job | None) -> None:
+    def record_success(self, job: Job | None) -> None:
         if self.is_open:
             self.close(f"job:{job.job_id}" if job else "request", answered=job)
             return
@@ -430,9 +430,9 @@ class Circuit(models.Model):
         if not this.is_open:
             return False
         now = database_now()
-        if this.is_away:
-            this.beside.update(next_probe_at=now)
-        if this.is_away or len(this.failing) > 1:  # an outage
+        if this.is_unreachable:
+            this.other_unreachable.update(next_probe_at=now)
+        if this.is_unreachable or len(this.failing) > 1:  # an outage
             this.failing = []
         is_lone = answered is not None and len(this.failing) == 1 and this.failing != [answered.subject]
         held = Job.objects.held().filter(circuit=this)
@@ -442,10 +442,10 @@ class Circuit(models.Model):
             this._isolate(answered)
         this.failures, this.failing, this.holds_all, this.is_probing = 0, [], False, False
         this.save()
-        this._tell("circuit_closed", actor)
+        this._log("circuit_closed", actor)
         return True
 
-    def _tell(self, event: str, actor: str) -> None:
+    def _log(self, event: str, actor: str) -> None:
         payload = {"engine": self.engine, "work": self.work, "reason": self.reason}
         Event.objects.create(type=event, actor=actor, payload=payload)
         logger.warning(event, **payload)

@@ -246,11 +246,11 @@ class CorrectedTurn(models.Model):
         is_older = self.correction is None or atom.formed_at <= self.correction.created_at
         return is_older and atom.source_session_id == self.session_id and atom.user_id == self.user_id
 
-    def read(self, text: str) -> str:
-        return reading(text, self.wrong, self.right)
+    def corrected(self, text: str) -> str:
+        return reworded(text, self.wrong, self.right)
 
 
-def reading(text: str, wrong: str, right: str) -> str:
+def reworded(text: str, wrong: str, right: str) -> str:
     """Return a text with all whole-word occurrences of some words replaced.
 
     If the words occur with the same capitals, only these occurrences are replaced: "Will" is not "will".

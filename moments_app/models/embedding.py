@@ -119,8 +119,8 @@ class EmbeddingModel(models.Model):
         ]
 
     def __str__(self) -> str:
-        told = [f"{getattr(self, field)!r}" for field in RECIPE[2:] if getattr(self, field)]
-        return ", ".join([self.name, f"{self.dimensions} dimensions", *told])
+        settings_used = [f"{getattr(self, field)!r}" for field in RECIPE[2:] if getattr(self, field)]
+        return ", ".join([self.name, f"{self.dimensions} dimensions", *settings_used])
 
     @property
     def recipe(self) -> Recipe:
@@ -276,7 +276,7 @@ def ask_to_embed(requested_by: str, *, session: Session | None = None, **about: 
     return Job.objects.request("embed", session, requested_by=requested_by, stays_open=session is None, **about)
 
 
-def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
+def owner_arguments(of: Job | MemoryStream | MemoryAtom | Moment | StoredItem) -> dict[str, Any]:
     """Return the arguments for `Job.objects.request` that queue a job about this row's person or shard."""
     if of.user_id is None and (stream := of if isinstance(of, MemoryStream) else getattr(of, "stream", None)):
         return {"stream": stream}

@@ -210,25 +210,25 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
         return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
 
-    def with_junk(self, versions: models.QuerySet[PromptVersion]) -> Any:
+    def with_dropped(self, versions: models.QuerySet[PromptVersion]) -> Any:
         """Annotate prompt versions with `kept` and `dropped`, the numbers of items kept and dropped from answers."""
-        calls = self.judged().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
+        calls = self.checked().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
         kept = calls.annotate(number=Sum("kept_count")).values("number")
         dropped = calls.annotate(number=Sum("dropped_count")).values("number")
         return versions.annotate(kept=Coalesce(Subquery(kept), 0), dropped=Coalesce(Subquery(dropped), 0))
 
-    def judged(self) -> Self:
+    def checked(self) -> Self:
         """Return calls whose answers were checked against the conversation."""
         return self.filter(Q(kept_count__gt=0) | Q(dropped_count__gt=0))
 
-    def junk_by_day(self, versions: Iterable[PromptVersion], since: datetime) -> Any:
+    def dropped_by_day(self, versions: Iterable[PromptVersion], since: datetime) -> Any:
         """Return the numbers of items kept and dropped from answers, by day and version, oldest first."""
-        calls = self.judged().filter(prompt_version__in=versions, created_at__gte=since)
+        calls = self.checked().filter(prompt_version__in=versions, created_at__gte=since)
         days = calls.annotate(day=TruncDate("created_at")).values("day", "prompt_version__number")
         sums = days.annotate(kept=Sum("kept_count"), dropped=Sum("dropped_count"))
         return sums.order_by("day", "prompt_version__number")
 
-    def used_up(self, job: Job | None = None) -> Pause | None:
+    def pause(self, job: Job | None = None) -> Pause | None:
         """Return the pause until tomorrow if a cap or a limit is reached.
 
         A cap applies to all engines together, a limit to a key or an application. Both apply to one day in UTC.
@@ -255,7 +255,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return None
 
     @transaction.atomic
-    def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
+    def record(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
         """Record a call, and charge its key and application. A free call is only recorded if it failed.
 
         Args:
@@ -303,14 +303,14 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 def _limit_reached(job: Job) -> Pause | None:
     """Return the pause of a job if its key or application has used up today's limit."""
     for standing in DailyUsage.objects.standings(job.counts_for):
-        if told := standing.models_used_up:
-            return Pause(tomorrow(), f"Waiting for the next day: {told}", standing.subject)
+        if limit := standing.models_used_up:
+            return Pause(tomorrow(), f"Waiting for the next day: {limit}", standing.subject)
     return None
 
 
 def _limit_of_call() -> Pause | None:
-    told = current_call().models_used_up
-    return Pause(tomorrow(), told) if told else None
+    limit = current_call().models_used_up
+    return Pause(tomorrow(), limit) if limit else None
 
 
 def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, cast
 from django.db import models
 from django.db.models import F, Q
 
-from moments_app.models.atom import CHANGED, DROPPED, ENTITIES, ENTITY_KINDS, MemoryAtom, MemoryAtomQuerySet, hash_of_id
+from moments_app.models.atom import CHANGED, DROPPED, ENTITIES, ENTITY_KINDS, MemoryAtom, MemoryAtomQuerySet, id_hash
 from moments_app.models.stream import MemoryStream
 from sessions_app.models import UserProfile
 
@@ -79,7 +79,7 @@ class Entity(MemoryAtom):
             stream=stream,
             atom_type=cls.Type.FACT,
             content=text_of(title, body),
-            content_hash=hash_of_id(columns["atom_id"]),
+            content_hash=id_hash(columns["atom_id"]),
             **columns,
         )
 
@@ -127,7 +127,7 @@ def text_of(title: str, body: str) -> str:
     return f"{line}\n{body}" if body else line
 
 
-def ending(status: str, at: datetime, by: str) -> dict[str, Any]:
+def status_columns(status: str, at: datetime, by: str) -> dict[str, Any]:
     """Return the columns of an entity with this status since a time."""
     if status == EntityStatus.OPEN:
         held = {"state": MemoryAtom.State.ACTIVE, "valid_until": None, "ended_at": None, "ended_by": ""}

@@ -128,15 +128,15 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         """Return the jobs about a person or a shard. `subject` has the format of `Job.subject`."""
         return self.alias(about=SUBJECT).filter(about=subject)
 
-    def of_one(self, subject: Subject) -> Self:
+    def limited_by(self, subject: Subject) -> Self:
         """Return the jobs whose model calls count toward the limits of a key or an application."""
         return self.of_application(subject.pk) if subject.kind == Kind.APPLICATION else self.filter(key=subject.pk)
 
-    def put_off(self, until: datetime, reason: str) -> None:
+    def postpone(self, until: datetime, reason: str) -> None:
         since = Coalesce("held_since", Now())
         self.due().update(run_after=until, held_by=Job.Held.BUDGET, held_since=since, error=reason)
 
-    def take_up(self) -> None:
+    def resume_postponed(self) -> None:
         """Make postponed jobs due, because a limit may have been raised."""
         waits = (Job.Held.BUDGET, Job.Held.STEP)
         self.later().filter(held_by__in=waits).update(run_after=Now())
@@ -151,7 +151,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         """Return queued jobs that can start now, because they are not postponed and no circuit holds them."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=Now())
 
-    def takeable(self) -> Self:
+    def claimable(self) -> Self:
         """Return due jobs that `take_next` can claim. Exclude tasks, and people who have a running job."""
         running = Job.objects.working().exclude(process=TASK).alias(about=SUBJECT).filter(about=OuterRef("about"))
         return self.due().exclude(process=TASK).alias(about=SUBJECT).exclude(Exists(running))
@@ -252,7 +252,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             params=params or {},
             requested_by=requested_by,
         )
-        job.note_cause()
+        job.record_origin()
         return job if self._is_new(job) else self._join(job, due_now=due_now, stays_open=stays_open)
 
     def _is_new(self, job: "Job") -> bool:
@@ -305,7 +305,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             for session in sessions
         ]
         for job in jobs:
-            job.note_cause()
+            job.record_origin()
         insert_missing(jobs, named_by="session_id")
         if any(job.pk for job in jobs):
             wake_workers()
@@ -314,16 +314,16 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def _join(self, job: "Job", *, due_now: bool, stays_open: bool = False) -> "Job":
         """Return the open job for the same work as `job`, updated with the new request."""
         same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
-        while (found := same._held_open() if stays_open else same.first()) is None:  # the job ended in the meantime
+        while (found := same._locked_open() if stays_open else same.first()) is None:  # the job ended in the meantime
             if self._is_new(job):
                 return job
         if job.force:
-            found.strengthen(job.params)
+            found.force_queued(job.params)
         if due_now:
             found.make_due()
         return found
 
-    def _held_open(self) -> "Job | None":
+    def _locked_open(self) -> "Job | None":
         """Return the only row, locked so that no run passes `is_claimed` until this transaction ends.
 
         The key share lock blocks neither heartbeats nor other requests, so requests don't wait for each other.
@@ -331,7 +331,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         sql, parameters = self.query.sql_with_params()
         return next(iter(self.raw(f"{sql} FOR KEY SHARE", parameters)), None)
 
-    def request_again(
+    def request_fresh_run(
         self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
     ) -> "Job":
         """Queue a forced run that starts after this transaction. Return the locked job, which the caller may change.
@@ -339,13 +339,13 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         Args:
             process, session, user_id, requested_by: as in `request`.
         """
-        while (job := self.take_back(process, session, user_id=user_id)) is None:
+        while (job := self.requeue(process, session, user_id=user_id)) is None:
             self.request(process, session, requested_by=requested_by, user_id=user_id, force=True)
         job.force = True
         job.save(update_fields=["force"])
         return job
 
-    def take_back(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
+    def requeue(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
         """Make an open job due, lock it, and return it, so that it starts after this transaction.
 
         If no job is open, return None. A running job is taken from its worker, whose run then writes nothing.
@@ -358,11 +358,11 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             job.save(update_fields=["status", "run_after"])
         return job
 
-    def take(self, job_id: uuid.UUID) -> "Job | None":
+    def claim(self, job_id: uuid.UUID) -> "Job | None":
         """Claim a due job for this worker. Return None if it is not due, taken, ended or unknown."""
         return self._claimed(job_id=job_id)
 
-    def take_next(
+    def claim_next(
         self, processes: Collection[str], *, after: int, urgent: Collection[str] = (), worker: str = ""
     ) -> "Job | None":
         """Claim the next due job of these processes. Return None if there is none.
@@ -377,7 +377,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
             while (found := self._next(processes, urgent, start)) is not None:
                 pk, start = found
-                if job := self._take_alone(pk, start, worker):
+                if job := self._claim_exclusively(pk, start, worker):
                     return job
         return None
 
@@ -395,14 +395,14 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return found
 
     @transaction.atomic
-    def take_task(self, worker: str = "") -> "Job | None":
+    def claim_task(self, worker: str = "") -> "Job | None":
         """Claim the task that has been due longest. Tasks run in parallel with each other and with all other jobs."""
         due = self.due().filter(process=TASK).order_by("run_after", "id").select_for_update(skip_locked=True)
         first = due.values_list("pk", flat=True).first()
         return self._claimed(worker, pk=first) if first else None
 
     @transaction.atomic
-    def _take_alone(self, pk: int, subject: int, worker: str) -> "Job | None":
+    def _claim_exclusively(self, pk: int, subject: int, worker: str) -> "Job | None":
         """Claim a job, unless another job of the same person is running or being claimed."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('job', %s))", [subject])
@@ -412,9 +412,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         is_busy = self.working().exclude(process=TASK).of_subject(subject).exists()
         return None if is_busy else self._claimed(worker, pk=pk)
 
-    def take_each(self, jobs: "Sequence[Job]") -> bool:
+    def claim_each(self, jobs: "Sequence[Job]") -> bool:
         """Claim due jobs in the same transaction that completes them. Return whether all were claimed."""
-        return self.due().filter(pk__in=[job.pk for job in jobs])._take() == len(jobs)
+        return self.due().filter(pk__in=[job.pk for job in jobs])._mark_claimed() == len(jobs)
 
     def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
         """Complete jobs claimed by this transaction, with one statement. Store their results."""
@@ -425,7 +425,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
             job._unmute_ended()
         wake_workers()
 
-    def _take(self, worker: str = "") -> int:
+    def _mark_claimed(self, worker: str = "") -> int:
         return self.update(
             status=Job.Status.PROCESSING,
             attempts=F("attempts") + 1,
@@ -437,7 +437,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
 
     def _claimed(self, worker: str = "", **which: Any) -> "Job | None":
         """Claim a job if it is due. If several workers try this, only one succeeds."""
-        taken = self.due().filter(**which)._take(worker)
+        taken = self.due().filter(**which)._mark_claimed(worker)
         # The job may have been deleted in the meantime, together with its person.
         return Job.objects.select_related("session__user", "stream").filter(**which).first() if taken else None
 
@@ -652,11 +652,11 @@ class Job(models.Model):
     def can_cancel(self) -> bool:
         return self.status in Job.OPEN
 
-    def note_cause(self) -> None:
+    def record_origin(self) -> None:
         self.trace = traceparent()
         self.key_id = current_call().key_pk if self.user_id else None
 
-    def strengthen(self, params: dict[str, Any]) -> None:
+    def force_queued(self, params: dict[str, Any]) -> None:
         """Force the job if it is queued. A running job is not changed."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED)
         if waiting.update(force=True, params=self.params | params):
@@ -784,9 +784,6 @@ class Job(models.Model):
         if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
             raise CannotChange(f"Only failed and cancelled jobs can be retried. This job is {self.status}.")
 
-    def _claim(self) -> dict[str, Any]:
-        return {"status": Job.Status.PROCESSING, "attempts": self.attempts}
-
     def _hold(self, held_by: "Job.Held", **fields: Any) -> None:
         since = Coalesce("held_since", Now())
         self._update(status=Job.Status.QUEUED, held_by=held_by, held_since=since, **fields)
@@ -809,4 +806,4 @@ class Job(models.Model):
 
     def _claimed(self) -> JobQuerySet:
         """Return a queryset with this row if this run still has the claim, otherwise an empty one."""
-        return Job.objects.filter(pk=self.pk, **self._claim())
+        return Job.objects.filter(pk=self.pk, status=Job.Status.PROCESSING, attempts=self.attempts)

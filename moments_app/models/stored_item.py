@@ -76,11 +76,11 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
             found |= Q(namespace=stored(namespace), key=key)
         return self.filter(found)
 
-    def fitting(self, conditions: Sequence[Condition]) -> Self:
+    def matching(self, conditions: Sequence[Condition]) -> Self:
         if not conditions:
             return self
-        told = Value(list(conditions), models.JSONField())
-        return self.filter(Func("value", told, function="memory_item_fits", output_field=models.BooleanField()))
+        condition = Value(list(conditions), models.JSONField())
+        return self.filter(Func("value", condition, function="memory_item_fits", output_field=models.BooleanField()))
 
     def put(self, items: Sequence["StoredItem"]) -> int:
         """Insert items, or replace the items at the same addresses. Return the number of stored items.

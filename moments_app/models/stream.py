@@ -87,9 +87,9 @@ def _models_allowed() -> Collection[str]:
     return {settings.ENGINE.model, *settings.MEMORY_FORMATION.stream_models}
 
 
-def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
-    """Return the number of rows of a subquery, but at most `most`."""
-    return Func(ArraySubquery(rows.values("pk")[:most]), function="cardinality", output_field=IntegerField())
+def _count_to(maximum: int, rows: QuerySet[models.Model]) -> Func:
+    """Return the number of rows of a subquery, but at maximum `maximum`."""
+    return Func(ArraySubquery(rows.values("pk")[:maximum]), function="cardinality", output_field=IntegerField())
 
 
 class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
@@ -100,13 +100,14 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         """Return the active streams to which formations add items."""
         return self.active().filter(Q(extracts_observations=True) | Q(extracts_facts=True))
 
-    def seen_by(self, session: Session) -> Self:
-        """Return the streams for a session's turns and context: the session's, its person's and its agent's streams."""
-        own = Q(stream_type=MemoryStream.Type.SESSION, session=session)
-        person = Q(stream_type=MemoryStream.Type.USER, agent_id=session.agent_id)
-        agents = ("", session.agent_id)
-        shards = Q(stream_type=MemoryStream.Type.AGENT, application=session.application_pk, agent_id__in=agents)
-        return self.filter((own | person) & Q(user_id=session.user_id) | shards)
+    def seen_by(self, *sessions: Session) -> Self:
+        """Return the streams of a person's sessions, of the person, and of the sessions' agents."""
+        first, agents = sessions[0], {session.agent_id for session in sessions}
+        own = Q(stream_type=MemoryStream.Type.SESSION, session__in=sessions)
+        person = Q(stream_type=MemoryStream.Type.USER, agent_id__in=agents)
+        of_application = Q(stream_type=MemoryStream.Type.AGENT, application=first.application_pk)
+        shards = of_application & Q(agent_id__in={"", *agents})
+        return self.filter((own | person) & Q(user_id=first.user_id) | shards)
 
     def rebuild_text(self) -> None:
         """Rebuild the streams' texts from their statements, and mark the streams as changed.
@@ -119,27 +120,27 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         text = Func(lines, Value("\n"), function="array_to_string", output_field=models.TextField())
         self.update(last_updated_at=timezone.now(), pinned_content=pinned, consolidated_content=text)
 
-    def with_figures(self, most: int) -> Self:
+    def with_counts(self, maximum: int) -> Self:
         """Annotate streams with numbers of items, and with the time of the last consolidation (`consolidated_at`).
 
         `waiting` is the number of waiting observations, `fresh` the number of those that no consolidation has read, and
         `facts` the number of facts.
 
         Args:
-            most: the maximum to which items are counted, to limit the cost for huge streams.
+            maximum: the maximum to which items are counted, to limit the cost for huge streams.
         """
         own = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
         last = own.order_by("-consolidated_at").filter(consolidated_at__isnull=False).values("consolidated_at")[:1]
         atoms = own.active()
         return self.annotate(
-            waiting=_count_to(most, atoms.waiting()),
-            fresh=_count_to(most, atoms.fresh()),
-            facts=_count_to(most, atoms.facts().filter(is_candidate=False)),
+            waiting=_count_to(maximum, atoms.waiting()),
+            fresh=_count_to(maximum, atoms.fresh()),
+            facts=_count_to(maximum, atoms.facts().filter(is_candidate=False)),
             consolidated_at=Subquery(last),
         )
 
-    def ensure_for_each(self, sessions: Sequence[Session]) -> None:
-        """Create missing streams of a person and of some of the person's sessions."""
+    def ensure_for(self, *sessions: Session) -> None:
+        """Create missing streams of some of a person's sessions, and of the person."""
         user = sessions[0].user
         own = {"user": user, "stream_type": MemoryStream.Type.SESSION, **asdict(SESSION_DEFAULTS)}
         persons = {"user": user, "stream_type": MemoryStream.Type.USER, **asdict(USER_DEFAULTS)}
@@ -148,15 +149,9 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         streams += [MemoryStream(agent_id=agent, **persons) for agent in agents]
         insert_missing(streams, named_by="stream_id")
 
-    def seen_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
+    def fed_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
         """Return the streams to which formations add items, keyed by session. All sessions belong to one person."""
-        agents = {session.agent_id for session in sessions}
-        own = Q(stream_type=MemoryStream.Type.SESSION, session__in=sessions)
-        persons = Q(stream_type=MemoryStream.Type.USER, agent_id__in=agents)
-        of_application = Q(stream_type=MemoryStream.Type.AGENT, application=sessions[0].application_pk)
-        shards = of_application & Q(agent_id__in={"", *agents})
-        found = self.filter((own | persons) & Q(user_id=sessions[0].user_id) | shards).extracting().order_by("id")
-        streams = list(found)
+        streams = list(self.seen_by(*sessions).extracting().order_by("id"))
         return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
@@ -172,14 +167,6 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
             fields = asdict(LESSONS_DEFAULTS) | {"extracts_observations": False}
             insert_if_missing(MemoryStream(agent_id=agent, **lessons, **fields))
         return list(self.active().filter(agent_id__in=agents, **lessons).order_by("id"))
-
-    def ensure_for(self, session: Session) -> None:
-        """Create the streams of the session and the person if they don't exist."""
-        scope = {"agent_id": session.agent_id, "user_id": session.user_id}
-        insert_if_missing(
-            MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS))
-        )
-        self.ensure_of_person(session.user, session.agent_id)
 
     def ensure_of_person(self, user: UserProfile, agent_id: str) -> "MemoryStream":
         """Return a person's stream with an agent. Create it if it doesn't exist."""

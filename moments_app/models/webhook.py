@@ -54,14 +54,14 @@ def public_name(event: str) -> str:
 class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
     def subscribed_to(self, events: Sequence[Event]) -> Self:
         """Return the endpoints subscribed to these events. All events belong to one person or application."""
-        told = self.filter(is_active=True, events__overlap=sorted({event.type for event in events}))
+        subscribed = self.filter(is_active=True, events__overlap=sorted({event.type for event in events}))
         event = events[0]
         if event.application_id:
-            return told.filter(application=event.application_id)
+            return subscribed.filter(application=event.application_id)
         if event.user_pk:
             person = UserProfile.objects.filter(pk=event.user_pk)
-            return told.filter(application__in=person.values("application"))
-        return told
+            return subscribed.filter(application__in=person.values("application"))
+        return subscribed
 
 
 def _time_until(column: str) -> "ExpressionWrapper[Any]":
@@ -139,9 +139,9 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 
     def queue_each(self, events: Sequence[Event]) -> None:
         """Queue the deliveries of events of one person or application, in the transaction of the events."""
-        told = [event for event in events if event.type in WebhookEvent.values]
-        endpoints = WebhookEndpoint.objects.subscribed_to(told) if told else ()
-        both = [(endpoint, event) for endpoint in endpoints for event in told if event.type in endpoint.events]
+        subscribed = [event for event in events if event.type in WebhookEvent.values]
+        endpoints = WebhookEndpoint.objects.subscribed_to(subscribed) if subscribed else ()
+        both = [(endpoint, event) for endpoint in endpoints for event in subscribed if event.type in endpoint.events]
         if both:
             self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in both])
             wake(Channel.WEBHOOKS)
@@ -218,13 +218,13 @@ class WebhookDelivery(models.Model):
         self.delete()
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
 
-    def note_sent(self) -> None:
+    def record_sent(self) -> None:
         self.due_at, self.sent_at, self.error = None, database_now(), ""
         self.save(update_fields=["due_at", "sent_at", "error"])
         WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(failures=0, waits_until=None)
 
     @transaction.atomic
-    def note_failure(self, error: str) -> None:
+    def record_failure(self, error: str) -> None:
         """Postpone this delivery and the endpoint's other deliveries. Stop retrying this one after `KEPT_TRYING`.
 
         Args:

@@ -53,7 +53,7 @@ def ask_again(kept: KeptContext, left_out: Collection[LineName], *, model: str) 
 
 
 def _record(call: CallRecord) -> None:
-    EngineCall.objects.keep(replace(call, exchange=None))
+    EngineCall.objects.record(replace(call, exchange=None))
 
 
 def _messages(kept: KeptContext, left_out: Collection[LineName]) -> list[dict[str, str]]:

@@ -373,7 +373,7 @@ def _change_fact(change: Change, correction: Correction) -> MemoryAtom | None:
     if right and is_new:
         _move_links(atom.pk, right.pk)
     elif right:
-        right = MemoryAtom.objects.like(right).first()
+        right = MemoryAtom.objects.duplicates_of(right).first()
     same.change(
         action,
         cause,

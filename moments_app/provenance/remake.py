@@ -43,13 +43,13 @@ class Remake:
 
     def ask(self, session: Session, wanted: Any, *, requested_by: str) -> None:
         """Queue a rebuild, merged with a waiting rebuild."""
-        job = Job.objects.request_again(self.process, session=session, requested_by=requested_by)
+        job = Job.objects.request_fresh_run(self.process, session=session, requested_by=requested_by)
         job.params[self.param] = self.besides(wanted, job.params)
         job.save(update_fields=["params"])
 
     def cancel_remake(self, session: Session, *, requested_by: str) -> None:
         """Cancel a waiting rebuild. A job that was requested for other reasons runs without it."""
-        job = Job.objects.take_back(self.process, session=session)
+        job = Job.objects.requeue(self.process, session=session)
         if job and job.params.pop(self.param, None) is not None:
             job.force = job.force and job.requested_by != requested_by
             job.save(update_fields=["params", "force"])

@@ -402,7 +402,7 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     withdrawn: list[Sequence[Model]] = [found.corrections, history, found.atoms, found.people]
     rewritten = [streams, _lock_other_atoms(found), found.releases, sources, found.reopened, marks]
     withdraw_rows(retraction, reversed(found.others.values()))
-    retraction.items.keep(retraction, found.lines)
+    retraction.items.store(retraction, found.lines)
     _store_former_values(retraction, rewritten)
     withdraw_rows(retraction, withdrawn)
     Release.objects.filter(pk__in=_pks(found.releases)).update(
@@ -419,14 +419,14 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
 def _store_former_values(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
     """Store the former values of rows that are rewritten."""
     for rows in rewritten:
-        retraction.items.keep(retraction, rows, is_rewritten=True)
+        retraction.items.store(retraction, rows, is_rewritten=True)
 
 
 def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) -> None:
     """Store all rows before deleting any of them."""
     withdrawn = list(withdrawn)
     for rows in withdrawn:
-        retraction.items.keep(retraction, rows)
+        retraction.items.store(retraction, rows)
     for rows in withdrawn:
         _delete(rows)
 

@@ -290,7 +290,7 @@ def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
     claimed = {one.session.pk: one.session for one in sessions}
     locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
     others = [one.job for one in sessions if one.job.pk != job.pk]
-    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.take_each(others)):
+    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.claim_each(others)):
         raise ClaimLost
     if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
         raise Moved("A session changed while the engine was working.")

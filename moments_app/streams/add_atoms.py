@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from moments_app.models import Cause, CorrectedTurn, Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import BY_IMPORT, content_hash
-from moments_app.models.embedding import ask_to_embed, whose_memories
+from moments_app.models.embedding import ask_to_embed, owner_arguments
 from moments_app.streams.known_people import link_people
 from moments_app.streams.timeline import recompute_timelines, refresh_derived
 from sessions_app.database.sql import insert_missing, lock_rows
@@ -150,7 +150,7 @@ def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
     read = atom.content
     for turn in turns:
         if turn.is_of(atom):
-            read = turn.read(read)
+            read = turn.corrected(read)
     return read != atom.content
 
 
@@ -161,7 +161,7 @@ def process_manual_change(atom: MemoryAtom, *, requested_by: str) -> None:
 
 def queue_indexing(atom: MemoryAtom, *, requested_by: str) -> None:
     """Queue the word count and the embedding of all memories of an item's person or shard."""
-    about = whose_memories(atom)
+    about = owner_arguments(atom)
     Job.objects.request("count_words", requested_by=requested_by, **about)
     ask_to_embed(requested_by, **about)
 

@@ -18,10 +18,10 @@ from moments_app.models.atom import (
     TOPIC,
     MemoryAtomQuerySet,
     content_hash,
-    hash_of_id,
+    id_hash,
     profile_sentence,
 )
-from moments_app.models.entity import EntityStatus, ending, text_of
+from moments_app.models.entity import EntityStatus, status_columns, text_of
 from moments_app.streams.add_atoms import add_atoms, consolidate_if_due, process_manual_change, queue_indexing
 from moments_app.streams.profile import rebuild_profiles
 from moments_app.streams.texts import is_in_line, line_key, lock_stream, remove_lines_with
@@ -117,7 +117,7 @@ def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: st
             present[digest].describe().save_edit(cause)
     for atom in new:
         if atom.content_hash not in added:  # the stream already has it
-            same = MemoryAtom.objects.like(atom)
+            same = MemoryAtom.objects.duplicates_of(atom)
             kept += same.values_list("pk", flat=True)
             if attribute != SUMMARY:
                 names = ("attribute", "subject", "value", "kind", "about_kind")
@@ -156,7 +156,7 @@ def add_entity(user: UserProfile, values: Mapping[str, Any], *, requested_by: st
     stream = MemoryStream.objects.ensure_list(user)
     values = {"status": EntityStatus.OPEN, "written_by": requested_by} | dict(values)
     status = values.pop("status")
-    entity = Entity.written(stream, **values, **ending(status, timezone.now(), requested_by))
+    entity = Entity.written(stream, **values, **status_columns(status, timezone.now(), requested_by))
     if insert_if_missing(entity):
         queue_indexing(entity, requested_by=requested_by)
         return entity, True
@@ -178,11 +178,11 @@ def change_entity(entity: Entity, values: Mapping[str, Any], *, requested_by: st
     if columns or is_open_again:
         columns["formed_at"] = now
     if is_reworded or is_open_again:  # the person may have another one with these words
-        columns["content_hash"] = hash_of_id(entity.atom_id)
+        columns["content_hash"] = id_hash(entity.atom_id)
     if is_reworded or status != entity.status:
         _remove_line_with(entity, cause)
     if status != entity.status:
-        columns |= ending(status, now, requested_by)
+        columns |= status_columns(status, now, requested_by)
     for name, value in columns.items():
         setattr(entity, name, value)
     if columns:

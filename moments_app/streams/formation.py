@@ -435,7 +435,8 @@ def _end_named(one: _Addition) -> list[MemoryAtom]:
     ended: list[MemoryAtom] = []
     both = list(zip(one.atoms, one.formed.candidates, strict=True))
     own: dict[tuple[str, int | str], int | None] = {
-        (item.label, item.draft.letter): atom.pk or MemoryAtom.objects.like(atom).values_list("pk", flat=True).first()
+        (item.label, item.draft.letter): atom.pk
+        or MemoryAtom.objects.duplicates_of(atom).values_list("pk", flat=True).first()
         for atom, item in both
         if item.draft.letter
     }

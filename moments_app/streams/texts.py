@@ -90,7 +90,7 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
 def mark_waiting(absorbed: Iterable[MemoryAtom], cause: Cause) -> None:
     """Mark merged observations as waiting again, unless a newer equal one is waiting."""
     for atom in absorbed:
-        is_again = MemoryAtom.objects.like(atom).exists()
+        is_again = MemoryAtom.objects.duplicates_of(atom).exists()
         state = {} if is_again else {"state": MemoryAtom.State.ACTIVE}
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.SPLIT, cause, **state, merged_into=None)
 

@@ -205,7 +205,7 @@ def reopen(atoms: Sequence[MemoryAtom], cause: Cause) -> None:
 
 
 def _reopen(atom: MemoryAtom, cause: Cause) -> None:
-    same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
+    same = MemoryAtom.objects.duplicates_of(atom).exclude(pk=atom.pk).first()
     if same:
         end(atom, End(same.formed_at, same.formed_at, same), cause)
     else:

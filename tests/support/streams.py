@@ -37,7 +37,7 @@ def fold(stream: MemoryStream) -> Job:
 def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
     """Consolidate while other work starts after the text is written, and commit when that work waits for a lock."""
     asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
-    job = Job.objects.take(asked.job_id)
+    job = Job.objects.claim(asked.job_id)
     assert job is not None
     input = Consolidate().claim(job)
     assert isinstance(input, ConsolidationInput)

@@ -57,7 +57,7 @@ class PersonFacts(PersonPage):
         facts = MemoryAtom.objects.statements_of(self.row).select_related("replaced_by", "stream", "user")
         facts = facts.as_of(time) if time else facts.exclude(is_wrong=True)
         if last := MemoryAtom.objects.filter(user=self.row, pk=self.number("after") or 0).first():
-            facts = facts.said_before(last)
+            facts = facts.older_than(last)
         found, after = first_of(facts.defer("search_vector").newest_first(), SHOWN)
         return super().context() | {"facts": found, "after": after}
 

@@ -52,7 +52,7 @@ def webhook(receiver: Receiver) -> WebhookEndpoint:
 
 
 def send_all() -> None:
-    while delivery := WebhookDelivery.objects.take_next():
+    while delivery := WebhookDelivery.objects.claim_next():
         send(delivery)
 
 
@@ -97,7 +97,7 @@ def test_failed_jobs_unavailable_providers_and_erasures_are_sent(
 ) -> None:
     session = talk(ada, 2)
     job = Job.objects.request("build_moments", session, requested_by="test")
-    taken = Job.objects.take(job.job_id)
+    taken = Job.objects.claim(job.job_id)
     assert taken
     taken.fail("No such prompt.")
     send_all()
@@ -215,7 +215,7 @@ def test_the_delivery_of_a_dead_sender_is_taken_over_after_its_lease(
     webhook: WebhookEndpoint, receiver: Receiver
 ) -> None:
     happen()
-    assert WebhookDelivery.objects.take_next()
+    assert WebhookDelivery.objects.claim_next()
     send_all()
     assert not receiver.bodies
     pass_time(LEASE.total_seconds())

@@ -527,7 +527,7 @@ class TestRequestsOutlastingAJob:
     def test_a_request_does_not_delay_heartbeats_and_other_requests(
         self, embeddings_server: OpenAIServer, job: Job
     ) -> None:
-        taken = Job.objects.take(job.job_id)
+        taken = Job.objects.claim(job.job_id)
         assert taken is not None
         with ThreadPoolExecutor(2) as pool, transaction.atomic():
             ask_to_embed("test", user_id=job.user_id)

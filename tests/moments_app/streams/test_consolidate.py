@@ -247,7 +247,7 @@ class TestAtOnce:
         [first, last] = (stream.atoms.order_by(by).values_list("pk", flat=True)[0] for by in ("pk", "-pk"))
         note(stream, "Something new.")
         asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
-        job = Job.objects.take(asked.job_id)
+        job = Job.objects.claim(asked.job_id)
         assert job is not None
         input = Consolidate().claim(job)
         assert isinstance(input, ConsolidationInput)

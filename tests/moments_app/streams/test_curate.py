@@ -79,7 +79,7 @@ class TestEvict:
     def test_an_eviction_restarts_a_running_consolidation(self, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         asked = Job.objects.request(Consolidate.name, stream=own, requested_by="test", force=True)
-        job = Job.objects.take(asked.job_id)
+        job = Job.objects.claim(asked.job_id)
         assert job is not None
         input = Consolidate().claim(job)
         assert isinstance(input, ConsolidationInput)
