@@ -78,7 +78,7 @@ def body_of(delivery: WebhookDelivery) -> bytes | None:
     facts = FACTS[event.type](event)
     if facts is None:
         return None
-    told = {"type": delivery.called, "timestamp": event.created_at.isoformat(timespec="milliseconds"), "data": facts}
+    told = {"type": delivery.name, "timestamp": event.created_at.isoformat(timespec="milliseconds"), "data": facts}
     return json.dumps(told).encode()
 
 

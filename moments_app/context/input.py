@@ -187,7 +187,7 @@ def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
-    found = atoms.filter(pk__in=named).union(*(atoms.standing(stream) for stream in streams), all=True)
+    found = atoms.filter(pk__in=named).union(*(atoms.in_contexts(stream) for stream in streams), all=True)
     for atom in sorted(found, key=lambda atom: (atom.formed_at, atom.pk)):
         kept[atom.stream_id].append(atom)
     return kept

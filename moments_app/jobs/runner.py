@@ -107,7 +107,7 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     if caller is None:
         return _claim_think_commit(job, process)
     circuit = Circuit.objects.open_of(caller)
-    if circuit and not circuit.admits(job):
+    if circuit and not circuit.allows(job):
         return circuit.hold(job, process.alike(job))
     if not caller.is_free and (pause := EngineCall.objects.pause(job)):
         return _put_off(job, process, pause)
@@ -133,7 +133,7 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
             process.failed(job, reason)
             Job.objects.filter(pk=job.pk).update(failure=failure)
         circuit = _opened(job, process, error)
-        if isinstance(error, CannotRun) or (circuit and circuit.gives_up(job)):
+        if isinstance(error, CannotRun) or (circuit and circuit.should_fail(job)):
             job.fail(reason)
         elif circuit:
             circuit.hold(job, process.alike(job), wait=job.backoff)
@@ -240,7 +240,7 @@ def _heartbeat(job: Job) -> Iterator[Progress]:
     def beat() -> None:
         while not done.wait(settings.JOBS.heartbeat_seconds):
             try:
-                job.beat(*state)
+                job.record_heartbeat(*state)
             except Exception as error:  # the database may be down for a moment; the next heartbeat retries
                 logger.warning("heartbeat failed", job_id=str(job.job_id), error=type(error).__name__)
             finally:

@@ -51,10 +51,9 @@ ABOUT = {MemoryStream.Type.USER: "user", MemoryStream.Type.AGENT: "agent", Memor
 
 
 def true_at(columns: str, time: str) -> str:
-    """Return the SQL condition that a statement was known to be true at a time.
+    """Return the SQL condition that a statement was known to be true at a time: it was made, and no end was known.
 
-    By then the statement had been made, and no end was known. The database functions for searches as of a given time
-    contain the same condition.
+    The database functions for searches as of a given time contain the same condition.
 
     Args:
         columns: the prefix of the columns, such as `atom.`.
@@ -90,12 +89,11 @@ def content_hash(text: str) -> str:
 
 
 def id_hash(atom_id: uuid.UUID) -> str:
-    """Return the `content_hash` of a task, goal or problem that a client wrote: two of them may have the same words."""
+    """Return the `content_hash` of an entity that a client wrote, because two of them may have the same words."""
     return hashlib.sha256(str(atom_id).encode()).hexdigest()
 
 
 def profile_sentence(attribute: str, text: str) -> str:
-    """Return the sentence stored for a text in a profile or a stream."""
     return _SENTENCES.get(attribute, "{}").format(text)
 
 
@@ -136,7 +134,6 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(shared | Q(user=user) if user else shared)
 
     def about(self, user: UserProfile) -> Self:
-        """Return items that list a person of the same application in `related_users`."""
         return self.filter(user__application=user.application_id, related_users__contains=[user.user_id])
 
     def duplicates_of(self, atom: "MemoryAtom") -> Self:
@@ -144,7 +141,6 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
     def statements_of(self, user: UserProfile | None) -> Self:
-        """Return a person's facts and observations, except evicted ones."""
         return self.findable().filter(user=user)
 
     def holding(self) -> Self:
@@ -152,7 +148,6 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
     def planned(self) -> Self:
-        """Return the current plans with a day."""
         return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
 
     def past_plans(self) -> Self:
@@ -222,7 +217,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Exclude directly written texts. Order the other items by pinned first, then by worth, then newest first."""
         return self.exclude(attribute__in=WRITTEN).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
-    def standing(self, stream: MemoryStream) -> Self:
+    def in_contexts(self, stream: MemoryStream) -> Self:
         """Return the newest facts of a stream, which every context includes. Searches find the others."""
         facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN)
         return facts.newest_first()[: stream.fact_buffer_max]
@@ -238,12 +233,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.annotate(rag_indexed=Exists(vectors))
 
     def change(self, action: str, cause: Cause, **columns: Any) -> int:
-        """Update statements, and record the changes in their history. Return the number of statements.
-
-        Args:
-            action: one of `StatementChange.Action`.
-            cause: who changes the statements, and why.
-        """
+        """Update statements, and record the changes in their history. Return the number of statements."""
         atoms = list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))
         self.model.objects.filter(pk__in=[atom.pk for atom in atoms]).update(**columns)
         values = {
@@ -621,7 +611,6 @@ class MemoryAtom(Searched):
         return self.content[:80]
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Save the item with the hash of its content, which identifies duplicates in the stream."""
         self._set_hash()
         super().save(*args, **kwargs)
 
@@ -635,7 +624,6 @@ class MemoryAtom(Searched):
         return self.content_hash == id_hash(self.atom_id)
 
     def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
-        """Save an edit, and record its changes in the history."""
         was = MemoryAtom.objects.get(pk=self.pk)
         self.save(update_fields=update_fields)
         before = {name: getattr(was, name) for name in SHOWN if getattr(was, name) != getattr(self, name)}
@@ -674,7 +662,7 @@ class MemoryAtom(Searched):
 
     @property
     def planned_until(self) -> datetime | None:
-        """The end of the plan's day in the person's time zone; None if the item is not a plan or has no day."""
+        """The end of the plan's day in the person's time zone; None if the item is no plan or has no day."""
         if self.kind != self.Kind.PLAN or statement_of(self.content):
             return None
         return plan_ends(self.content, self.formed_at, self.zone)
@@ -706,5 +694,4 @@ class MemoryAtom(Searched):
 
     @property
     def uris(self) -> set[str]:
-        """The addresses under which contexts show the item."""
         return {f"{ATOMS}{self.atom_id}"} | ({f"{ENTITIES}{self.atom_id}"} if self.kind in ENTITY_KINDS else set())

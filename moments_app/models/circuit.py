@@ -45,7 +45,6 @@ logger = structlog.get_logger(__name__)
 
 
 def interval() -> timedelta:
-    """Return the time between two probes. Zero means that circuits are disabled."""
     return timedelta(seconds=PROBE_SECONDS)
 
 
@@ -67,7 +66,6 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return self.annotate(held=Coalesce(Subquery(number), 0))
 
     def at_endpoint_of(self, work: str) -> Self:
-        """Return the circuits of the endpoint that does this kind of work."""
         return self.filter(work__in=_works_at_endpoint_of(work))
 
     def unreachable(self) -> Self:
@@ -80,7 +78,6 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return next(row for row in rows if (row.engine, row.work) == (engine, work))
 
     def open_of(self, caller: Caller) -> "Circuit | None":
-        """Return the circuit of an engine and its kind of work, if it is open."""
         return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
 
     def is_healthy(self, caller: Caller) -> bool:
@@ -97,12 +94,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         return any(not circuit.reserve_probe() for circuit in found if circuit.is_of_queries)
 
     def record(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
-        """Open, close or update the circuit of an engine after a call.
-
-        Args:
-            work: the call's kind of work, a `Circuit.Work`.
-            job: the job that made the call; None for a request.
-        """
+        """Open, close or update the circuit of an engine after a call. `job` is None for a call in a request."""
         if call.is_broken_off or call.is_beside or not interval():
             return
         this = self.filter(engine=call.engine, work=work)
@@ -133,7 +125,6 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
 
 
 def _isolates(job: Job | None) -> Q:
-    """Return the condition for circuits that have isolated the person of a job."""
     return Q(isolated__contains=[job.subject]) if job else Q()
 
 
@@ -144,7 +135,6 @@ def is_one_endpoint() -> bool:
 
 
 def _works_at_endpoint_of(work: str) -> list[str]:
-    """Return the kinds of work whose circuits share an endpoint with this one. Circuits of queries share none."""
     of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
     return [*of_jobs] if work in of_jobs and is_one_endpoint() else [work]
 
@@ -221,7 +211,6 @@ class Circuit(models.Model):
 
     @property
     def is_unreachable(self) -> bool:
-        """True if all jobs wait because the endpoint is down."""
         return self.is_open and self.holds_all and self.reason in UNREACHABLE
 
     @property
@@ -248,12 +237,12 @@ class Circuit(models.Model):
         """Return whether the circuit holds a job, unless the job is the probe."""
         return self.is_open and (self.holds_all or job.subject in self.failing)
 
-    def gives_up(self, job: Job) -> bool:
+    def should_fail(self, job: Job) -> bool:
         """Return whether to fail a job permanently, because only its person's calls have failed for a day."""
         before = timezone.now() - GIVE_UP_AFTER
         return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
-    def admits(self, job: Job) -> bool:
+    def allows(self, job: Job) -> bool:
         """Return whether a job may call the engine. A held job may call it only as the probe.
 
         If a probe is due and no other person's job is held, this job becomes the probe.
@@ -262,7 +251,6 @@ class Circuit(models.Model):
         return is_probe or not self.holds(job) or (not self._holds_others(job) and self.reserve_probe(job))
 
     def _holds_others(self, job: Job) -> bool:
-        """Return whether the circuit holds jobs about other people."""
         return bool(self._held().exclude(about=job.subject).exists())
 
     def _held(self) -> Any:
@@ -420,11 +408,8 @@ class Circuit(models.Model):
     def close(self, actor: str, *, answered: Job | None = None) -> bool:
         """Close the circuit, and make all held jobs due. Return False if it was already closed.
 
-        If only one person's calls failed, and another person's call succeeded, isolate the first person, whose jobs
-        keep their backoff. After an outage, isolate no person.
-
-        Args:
-            answered: the job whose call succeeded.
+        If only one person's calls failed, and the call of the job `answered` succeeded for another person, isolate the
+        first person, whose jobs keep their backoff. After an outage, isolate no person.
         """
         this = Circuit.objects.locked(self.engine, self.work)
         if not this.is_open:

@@ -71,15 +71,11 @@ class ContextReceipt(models.Model):
 
 @dataclass(frozen=True)
 class ContextTokens:
-    """Counts of served contexts and their tokens.
-
-    Args:
-        transcript_tokens: the tokens of the sessions' whole transcripts when the contexts were served.
-    """
+    """Counts of served contexts and their tokens."""
 
     contexts: int = 0
     context_tokens: int = 0
-    transcript_tokens: int = 0
+    transcript_tokens: int = 0  # of the sessions' whole transcripts when the contexts were served
 
     def __add__(self, other: "ContextTokens") -> "ContextTokens":
         return ContextTokens(

@@ -27,32 +27,21 @@ SHOWN = ("content", "kind", "state", "formed_at", "valid_from", "valid_until", "
 
 @dataclass(frozen=True)
 class Cause:
-    """The actor and the reason of a change of statements.
+    """The actor and the reason of a change of statements."""
 
-    Args:
-        actor: `key:…`, `operator:…`, `job:…` or the name of a command or schedule.
-        reason: see `StatementChange.reason`.
-    """
-
-    actor: str
-    reason: str = ""
+    actor: str  # `key:…`, `operator:…`, `job:…` or the name of a command or schedule
+    reason: str = ""  # see `StatementChange.reason`
 
 
 class StatementChangeQuerySet(models.QuerySet["StatementChange"]):
     def of_person(self, user: UserProfile) -> Self:
-        """Return the changes of the statements in a person's own streams."""
         return self.filter(user=user, statement__is_candidate=False)
 
     def newest_first(self) -> Self:
         return self.order_by("-id")
 
     def record(self, action: str, cause: Cause, changes: "Iterable[tuple[MemoryAtom, Mapping[str, Any]]]") -> None:
-        """Record changes, in the transaction that makes them.
-
-        Args:
-            action: one of `StatementChange.Action`.
-            changes: pairs of a statement and the former values of its changed columns.
-        """
+        """Record statements and the former values of their changed columns, in the transaction that changes them."""
         self.bulk_create(
             StatementChange(
                 statement_id=statement.pk,
@@ -241,7 +230,7 @@ class CorrectedTurn(models.Model):
     def __str__(self) -> str:
         return f"{self.session} {self.sequence}"
 
-    def is_of(self, atom: "MemoryAtom") -> bool:
+    def applies_to(self, atom: "MemoryAtom") -> bool:
         """Return whether an atom is from this session and from before the correction."""
         is_older = self.correction is None or atom.formed_at <= self.correction.created_at
         return is_older and atom.source_session_id == self.session_id and atom.user_id == self.user_id

@@ -76,8 +76,6 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
 
 
 class FailureGroup(models.Model):
-    """All failures with the same cause."""
-
     application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     process = models.CharField(
         max_length=32, help_text="Type of the failed job. If a call failed outside a job: purpose of the call."
@@ -148,11 +146,8 @@ class FailureGroup(models.Model):
     def unmute_ended(self, person: int | None) -> None:
         """Unmute the incidents that are over.
 
-        If no job waits because of the failure, unmute all of its incidents. If the person has no waiting
-        jobs, unmute the person's incident.
-
-        Args:
-            person: primary key of the person whose job has ended; None if the job was about no person.
+        If no job waits because of the failure, unmute all of its incidents. If the person has no waiting jobs, unmute
+        the person's incident.
         """
         stalled = Job.objects.stalled().filter(failure=self)
         if self.muted_causes and not stalled.exists():
@@ -183,17 +178,11 @@ class FailureHour(models.Model):
 
 @dataclass(frozen=True)
 class Pause:
-    """A pause of engine calls, because a cap or limit is reached.
+    """A pause of engine calls, because a cap or limit is reached."""
 
-    Args:
-        until: the end of a day.
-        reason: the reason, as a sentence.
-        subject: the key or application whose jobs wait; None if all jobs wait.
-    """
-
-    until: datetime
-    reason: str
-    subject: Subject | None = None
+    until: datetime  # the end of a day
+    reason: str  # as a sentence
+    subject: Subject | None = None  # the key or application whose jobs wait; None if all jobs wait
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
@@ -205,7 +194,6 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return self.filter(ok=False)
 
     def with_invalid_answers(self, versions: models.QuerySet[PromptVersion]) -> Any:
-        """Annotate prompt versions with `invalid_answers`, the number of invalid answers."""
         calls = self.filter(error_kind="invalid_answer", prompt_version=OuterRef("pk")).order_by()
         number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
         return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
@@ -229,12 +217,9 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return sums.order_by("day", "prompt_version__number")
 
     def pause(self, job: Job | None = None) -> Pause | None:
-        """Return the pause until tomorrow if a cap or a limit is reached.
+        """Return the pause until tomorrow if a cap or a limit is reached. Both apply to one day in UTC.
 
-        A cap applies to all engines together, a limit to a key or an application. Both apply to one day in UTC.
-
-        Args:
-            job: the job that would call a model; None for the current request.
+        A cap applies to all engines together, a limit to the key or application of the job, or of the current request.
         """
         return self._cap_reached() or (_limit_reached(job) if job else _limit_of_call())
 
@@ -258,8 +243,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def record(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
         """Record a call, and charge its key and application. A free call is only recorded if it failed.
 
-        Args:
-            job: the job that made the call. It may have been deleted in the meantime.
+        The job may have been deleted in the meantime.
         """
         if is_free(call.engine) and not call.error_kind:
             return
@@ -285,13 +269,12 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 is_part=call.is_part,
             )
             if call.exchange and there and there.user_id and settings.ENGINE.keep_failed_days:
-                KeptExchange.objects.keep(kept.pk, there.user_id, call.exchange)
+                KeptExchange.objects.store(kept.pk, there.user_id, call.exchange)
             if not (call.is_part or is_free(call.engine)):
                 whose = Call(job.counts_for) if job else current_call()
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
-        """Count a failed call. Return its failure group, or None if the call did not fail."""
         if not call.error_kind or call.is_broken_off:
             return None
         process = job.process if job else call.purpose
@@ -301,7 +284,6 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
 
 def _limit_reached(job: Job) -> Pause | None:
-    """Return the pause of a job if its key or application has used up today's limit."""
     for standing in DailyUsage.objects.standings(job.counts_for):
         if limit := standing.models_used_up:
             return Pause(tomorrow(), f"Waiting for the next day: {limit}", standing.subject)
@@ -317,8 +299,7 @@ def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) ->
     """Return the cost of a call in USD; None if the price or the number of tokens is unknown.
 
     Args:
-        engine: the recorded name, e.g. `openai:gpt-4.1-mini`.
-        input_tokens, output_tokens: the tokens of the request and of the answer.
+        engine: the recorded name, such as `openai:gpt-4.1-mini`.
     """
     prices = settings.ENGINE.prices.get(engine.partition(":")[2])
     if prices is None or input_tokens is None:
@@ -398,7 +379,7 @@ class KeptExchangeQuerySet(models.QuerySet["KeptExchange"]):
     def expired(self) -> Self:
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.ENGINE.keep_failed_days))
 
-    def keep(self, call_pk: int, user_pk: int, exchange: Exchange) -> None:
+    def store(self, call_pk: int, user_pk: int, exchange: Exchange) -> None:
         sealed = seal(json.dumps(asdict(exchange)).encode(), _about(call_pk))
         self.create(call_id=call_pk, user_id=user_pk, sealed=sealed)
 

@@ -50,7 +50,6 @@ LONGEST_BACKOFF = timedelta(hours=1)
 
 
 def title_of(name: str) -> str:
-    """Return the title of a process or purpose. Derive it from the name if it is unknown."""
     return TITLES.get(name) or name.replace("_", " ").replace("-", " ").capitalize()
 
 
@@ -92,10 +91,8 @@ FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.
 
 
 def silent_since() -> CombinedExpression:
-    """Return the time since which every live worker has sent a heartbeat.
-
-    Like heartbeats, this uses the database's clock, because workers on several hosts check each other.
-    """
+    """Return the time since which every live worker has sent a heartbeat."""
+    # The database's clock, because workers on several hosts check each other's heartbeats.
     return Now() - timedelta(seconds=settings.JOBS.stale_seconds)
 
 
@@ -175,11 +172,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent_since())
 
     def stale(self, gone: Collection[str] = ()) -> Self:
-        """Return running jobs whose worker counts as dead, because their last heartbeat is too old.
-
-        Args:
-            gone: names of workers that have ended. Their jobs are returned too.
-        """
+        """Return running jobs whose last heartbeat is too old, or whose worker is among the `gone`."""
         is_dead = Q(heartbeat_at__lt=silent_since()) | Q(worker__in=gone)
         return self.filter(is_dead, status=Job.Status.PROCESSING)
 
@@ -190,7 +183,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def waiting_for_a_worker(self) -> Self:
         """Return due tasks that wait for a running job, because no worker is reserved for tasks.
 
-        The job was already running when the task became due. With a worker per lane, there are no such tasks.
+        The job was already running when the task became due.
         """
         if settings.JOBS.has_worker_per_lane:
             return self.none()
@@ -233,15 +226,13 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         Call this in the transaction that makes the run due, so that both are committed or neither.
 
         Args:
-            stream: the stream to process instead of a session.
-            user_id: primary key of the person whose whole memory is processed.
             requested_by: the key, operator or job that requests it.
+            user_id: primary key of the person whose whole memory is processed.
             force: run regardless of the thresholds.
-            params: parameters of the process.
             due_now: whether to make an open job due now if it waits for a retry.
             stays_open: whether a run of an open job waits in `is_claimed` until this transaction ends, so that it
-                processes the rows added by this transaction. The run must not hold other locks that this transaction
-                needs.
+                processes the rows added by this transaction. The run must not hold other locks that this
+                transaction needs.
         """
         job = Job(
             process=process,
@@ -256,7 +247,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job if self._is_new(job) else self._join(job, due_now=due_now, stays_open=stays_open)
 
     def _is_new(self, job: "Job") -> bool:
-        """Insert a job and wake idle workers, unless a job for the same work is open. Return True if inserted."""
+        """Insert a job and wake idle workers, unless a job for the same work is open. Return whether it was new."""
         if is_new := insert_if_missing(job):
             wake_workers()
         return is_new
@@ -270,10 +261,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         requested_by: str,
         kwargs: Mapping[str, Any] | None = None,
     ) -> "Job":
-        """Queue the call of a function, unless a call with the same name is open.
+        """Queue the call of a function, unless a call with the same name is open (queued or running).
 
         Args:
-            name: the name of the call. Only one call with this name is open (queued or running) at a time.
             function: the dotted path of the function.
             args, kwargs: the arguments, which must be valid JSON.
             user_id: primary key of the person whose data the function handles.
@@ -291,14 +281,9 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def request_each(
         self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
     ) -> "list[Job]":
-        """Queue a process for each of these sessions, as `request` does. Insert the new jobs with one statement.
+        """Queue a process for distinct sessions, as `request` does, with one statement.
 
-        Args:
-            process, requested_by, due_now: as in `request`.
-            sessions: distinct sessions.
-
-        Returns:
-            The jobs, in the order of the sessions.
+        Return the jobs, in the order of the sessions.
         """
         jobs = [
             Job(process=process, session=session, user_id=session.user_id, requested_by=requested_by)
@@ -334,11 +319,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
     def request_fresh_run(
         self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
     ) -> "Job":
-        """Queue a forced run that starts after this transaction. Return the locked job, which the caller may change.
-
-        Args:
-            process, session, user_id, requested_by: as in `request`.
-        """
+        """Queue a forced run that starts after this transaction. Return the locked job, which the caller may change."""
         while (job := self.requeue(process, session, user_id=user_id)) is None:
             self.request(process, session, requested_by=requested_by, user_id=user_id, force=True)
         job.force = True
@@ -359,7 +340,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return job
 
     def claim(self, job_id: uuid.UUID) -> "Job | None":
-        """Claim a due job for this worker. Return None if it is not due, taken, ended or unknown."""
+        """Claim a due job for this worker. Return None if it is not due, claimed, ended or unknown."""
         return self._claimed(job_id=job_id)
 
     def claim_next(
@@ -371,8 +352,8 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         next person's most urgent job.
 
         Args:
-            urgent: names of more urgent processes, the most urgent first.
             after: the subject of the previous job, as in `Job.subject`.
+            urgent: names of more urgent processes, the most urgent first.
         """
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
             while (found := self._next(processes, urgent, start)) is not None:
@@ -382,7 +363,6 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return None
 
     def _next(self, processes: Collection[str], urgent: Collection[str], after: int) -> "tuple[int, int] | None":
-        """Return the primary key and the subject of the first job that may be taken."""
         values: dict[str, Any] = {
             "processes": list(processes),
             "urgent": list(urgent),
@@ -417,7 +397,6 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.due().filter(pk__in=[job.pk for job in jobs])._mark_claimed() == len(jobs)
 
     def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
-        """Complete jobs claimed by this transaction, with one statement. Store their results."""
         made = [Jsonb(result | job._of_left_out(result)) for job, result in results.items()]
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [[job.pk for job in results], made])
@@ -443,8 +422,6 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
 
 
 class Job(models.Model):
-    """One run of a process. See the module's docstring."""
-
     class Status(models.TextChoices):
         QUEUED = "queued"
         PROCESSING = "processing"
@@ -585,7 +562,6 @@ class Job(models.Model):
         return f"{self.title} {self.job_id}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the job, and wake idle workers because it may be due."""
         super().save(*args, **kwargs)
         wake_workers()
 
@@ -675,11 +651,10 @@ class Job(models.Model):
         """
         return self._claimed().select_for_update(no_key=not waits).exists()
 
-    def beat(self, done: int, total: int) -> None:
+    def record_heartbeat(self, done: int, total: int) -> None:
         self._claimed().update(heartbeat_at=Now(), progress_done=done, progress_total=total)
 
     def complete(self, result: dict[str, Any]) -> None:
-        """Complete the job. Store its result and the sentences dropped from its answers."""
         self._end(Job.Status.COMPLETED, result=result | self._of_left_out(result), error="")
 
     def _of_left_out(self, result: dict[str, Any]) -> dict[str, Any]:
@@ -693,32 +668,29 @@ class Job(models.Model):
         self._end(Job.Status.SKIPPED, result={"reason": reason}, error="")
 
     def fail(self, error: str) -> None:
-        """Fail the job permanently, and log the event."""
         with transaction.atomic():
             if self._end(Job.Status.FAILED, error=error):
                 self._log_failure()
 
     def _log_failure(self) -> None:
-        """Log the event, unless the person is being erased."""
-        if self.user_id is None or UserProfile.objects.is_kept(self.user_id):
+        if self.user_id is None or UserProfile.objects.is_kept(self.user_id):  # not being erased
             payload = {"job_id": str(self.job_id), "process": self.process}
             Event.objects.create(
                 type=JOB_FAILED,
                 actor=f"job:{self.job_id}",
-                application_id=self._application_of_nobody(),
+                application_id=self._shard_application(),
                 user_pk=self.user_id,
                 session_pk=self.session_id,
                 payload=payload,
             )
 
-    def _application_of_nobody(self) -> int | None:
+    def _shard_application(self) -> int | None:
         return self.stream.application_id if self.user_id is None and self.stream else None
 
     def retry_later(self, error: str, *, wait: timedelta | None = None) -> None:
-        """Queue the job for another attempt. If it has used up `JOBS__MAX_ATTEMPTS`, fail it.
+        """Queue the job for another attempt after a wait. If it has used up `JOBS__MAX_ATTEMPTS`, fail it.
 
         Args:
-            error: why this attempt failed.
             wait: the minimum wait. Default: the backoff.
         """
         if self.attempts >= settings.JOBS.max_attempts:
@@ -730,10 +702,8 @@ class Job(models.Model):
         """Requeue the job without counting the attempt.
 
         Args:
-            until: the earliest time of the next attempt.
             reason: the reason for the wait, for operators.
             held_by: the kind of wait.
-            circuit: the circuit that holds the job.
         """
         self._hold(held_by, error=reason, run_after=until, attempts=F("attempts") - 1, circuit=circuit)
 
@@ -752,11 +722,8 @@ class Job(models.Model):
     def cancel(self, *, actor: str) -> None:
         """Cancel a queued or running job. Its status becomes skipped. A running attempt then writes nothing.
 
-        Args:
-            actor: the operator, as `operator:…`.
-
         Raises:
-            CannotChange: the job has ended. The message includes the state.
+            CannotChange: the job has ended.
         """
         result = {"reason": f"Cancelled by {named_actor(actor)}.", CANCELLED: actor}
         state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": Now()}
@@ -805,5 +772,4 @@ class Job(models.Model):
         return self._claimed().update(**fields) == 1
 
     def _claimed(self) -> JobQuerySet:
-        """Return a queryset with this row if this run still has the claim, otherwise an empty one."""
         return Job.objects.filter(pk=self.pk, status=Job.Status.PROCESSING, attempts=self.attempts)

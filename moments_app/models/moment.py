@@ -187,7 +187,6 @@ class Moment(Episode, Searched):
 
     @property
     def uri(self) -> str:
-        """The address by which a model can look up the moment."""
         return f"rem://moments/key/{self.key}"
 
     @property

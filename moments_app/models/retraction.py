@@ -146,7 +146,6 @@ class Retraction(models.Model):
 
     @property
     def may_be_undone(self) -> bool:
-        """True if the retraction can be undone on its own: it is in effect, and no retraction in effect caused it."""
         return self.undone_at is None and (not self.cause_id or self.is_orphaned)
 
     def turns(self) -> MessageQuerySet:
@@ -162,7 +161,6 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         return self.filter(model=model._meta.label_lower)
 
     def withdrawn(self, model: type[models.Model]) -> Self:
-        """Return rows that were removed from a table."""
         return self.of(model).filter(is_rewritten=False)
 
     def rewritten(self, model: type[models.Model]) -> Self:
@@ -205,8 +203,6 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
 
 
 class RetractedItem(models.Model):
-    """A row that was withdrawn or rewritten, in its former state."""
-
     retraction = models.ForeignKey(Retraction, on_delete=models.CASCADE, related_name="items")
     user = models.ForeignKey(
         UserProfile,
@@ -237,7 +233,6 @@ class RetractedItem(models.Model):
 
     @property
     def label(self) -> str:
-        """A text that identifies the row to a person."""
         if self.data.get("kind") == Message.Kind.PARTITION:  # its text is for models
             return f"Boundary after turn {self.data['sequence']}"
         if process := self.data.get("process"):

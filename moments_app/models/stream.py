@@ -27,8 +27,6 @@ LESSONS = "lessons"
 
 @dataclass(frozen=True)
 class Defaults:
-    """The initial settings of a kind of stream. Operators can change them later."""
-
     extraction_prompt: str
     extracts_observations: bool
     extracts_facts: bool
@@ -88,7 +86,6 @@ def _models_allowed() -> Collection[str]:
 
 
 def _count_to(maximum: int, rows: QuerySet[models.Model]) -> Func:
-    """Return the number of rows of a subquery, but at maximum `maximum`."""
     return Func(ArraySubquery(rows.values("pk")[:maximum]), function="cardinality", output_field=IntegerField())
 
 
@@ -121,13 +118,10 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         self.update(last_updated_at=timezone.now(), pinned_content=pinned, consolidated_content=text)
 
     def with_counts(self, maximum: int) -> Self:
-        """Annotate streams with numbers of items, and with the time of the last consolidation (`consolidated_at`).
+        """Annotate streams with numbers of items up to `maximum`, which limits the cost for huge streams.
 
         `waiting` is the number of waiting observations, `fresh` the number of those that no consolidation has read, and
-        `facts` the number of facts.
-
-        Args:
-            maximum: the maximum to which items are counted, to limit the cost for huge streams.
+        `facts` the number of facts. `consolidated_at` is the time of the last consolidation.
         """
         own = apps.get_model("moments_app", "MemoryAtom").objects.filter(stream=OuterRef("pk"))
         last = own.order_by("-consolidated_at").filter(consolidated_at__isnull=False).values("consolidated_at")[:1]
@@ -155,10 +149,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session) -> "list[MemoryStream]":
-        """Return the active streams for lessons from a session: its agent's stream, and the stream for all agents.
-
-        Create them if they don't exist.
-        """
+        """Return the active streams for lessons, of a session's agent and of all agents. Create them if needed."""
         agents = ["", session.agent_id]
         lessons = {"application_id": session.application_pk, "stream_type": MemoryStream.Type.AGENT}
         lessons |= {"name": LESSONS}
@@ -169,13 +160,11 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return list(self.active().filter(agent_id__in=agents, **lessons).order_by("id"))
 
     def ensure_of_person(self, user: UserProfile, agent_id: str) -> "MemoryStream":
-        """Return a person's stream with an agent. Create it if it doesn't exist."""
         scope = {"stream_type": MemoryStream.Type.USER, "agent_id": agent_id, "user": user}
         insert_if_missing(MemoryStream(**scope, **asdict(USER_DEFAULTS)))
         return self.get(**scope)
 
     def lists(self) -> Self:
-        """Return the streams of the tasks, goals and problems that clients wrote."""
         return self.filter(stream_type=MemoryStream.Type.USER, agent_id="")
 
     def ensure_list(self, user: UserProfile) -> "MemoryStream":
@@ -184,8 +173,6 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
 
 
 class MemoryStream(models.Model):
-    """A text with the items behind it. See the module's docstring."""
-
     class Type(models.TextChoices):
         SESSION = "session"
         USER = "user"
@@ -298,7 +285,6 @@ class MemoryStream(models.Model):
         return self.name_on_pages
 
     def clean(self) -> None:
-        """Check the constraints with readable errors, and check that the settings allow the model."""
         if self.extraction_model and self.extraction_model not in _models_allowed():
             raise ValidationError(
                 {"extraction_model": "Use a model of MEMORY_FORMATION__STREAM_MODELS, or leave it blank."}
@@ -334,7 +320,6 @@ class MemoryStream(models.Model):
 
     @property
     def application_pk(self) -> int:
-        """The primary key of the application of the person or shard."""
         found = self.user.application_id if self.user else self.application_id
         assert found is not None  # a shard always has an application
         return found
@@ -356,5 +341,4 @@ class MemoryStream(models.Model):
         return self.agent_id == session.agent_id or (self.is_shard and not self.agent_id)
 
     def rebuild_text(self) -> None:
-        """Rebuild the text, and mark the stream as changed; see `MemoryStreamQuerySet.rebuild_text`."""
         MemoryStream.objects.filter(pk=self.pk).rebuild_text()

@@ -68,10 +68,6 @@ def _time_until(column: str) -> "ExpressionWrapper[Any]":
     return ExpressionWrapper(F(column) - Now(), models.DurationField())
 
 
-def new_secret() -> bytes:
-    return secrets.token_bytes(SECRET_BYTES)
-
-
 class WebhookEndpoint(models.Model):
     application = models.ForeignKey(Application, default=DEFAULT, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=64)
@@ -101,13 +97,11 @@ class WebhookEndpoint(models.Model):
         return self.name
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Save the endpoint. If it is new, create its secret."""
         if not self.sealed_secret:
-            self.sealed_secret = seal(new_secret(), "webhook")
+            self.sealed_secret = seal(secrets.token_bytes(SECRET_BYTES), "webhook")
         super().save(*args, **kwargs)  # type: ignore[arg-type]  # as they were given
 
     def clean(self) -> None:
-        """Reject a URL that can't receive requests."""
         super().clean()
         try:
             parts = urlsplit(self.url)
@@ -134,7 +128,6 @@ class WebhookEndpoint(models.Model):
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
     def queue(self, event: Event) -> None:
-        """Queue the deliveries of an event, in the transaction of the event."""
         self.queue_each([event])
 
     def queue_each(self, events: Sequence[Event]) -> None:
@@ -147,7 +140,6 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
             wake(Channel.WEBHOOKS)
 
     def waiting(self) -> Self:
-        """Return deliveries that are not sent yet and may be retried."""
         return self.filter(due_at__isnull=False)
 
     def take_next(self) -> "WebhookDelivery | None":
@@ -202,10 +194,10 @@ class WebhookDelivery(models.Model):
         indexes = [models.Index(fields=["due_at", "id"], condition=Q(due_at__isnull=False), name="webhook_due")]
 
     def __str__(self) -> str:
-        return f"{self.called} to {self.endpoint}"
+        return f"{self.name} to {self.endpoint}"
 
     @property
-    def called(self) -> str:
+    def name(self) -> str:
         return public_name(self.event.type)
 
     @property
@@ -227,8 +219,7 @@ class WebhookDelivery(models.Model):
     def record_failure(self, error: str) -> None:
         """Postpone this delivery and the endpoint's other deliveries. Stop retrying this one after `KEPT_TRYING`.
 
-        Args:
-            error: the error message, without the address.
+        The error message must not contain the address.
         """
         now = database_now()
         failures = F("failures") + 1

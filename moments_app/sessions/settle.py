@@ -118,7 +118,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """
         own = held_model(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
-        if circuit and not circuit.admits(job):
+        if circuit and not circuit.allows(job):
             raise Waits(database_now(), circuit.why, circuit)
         return None
 

@@ -106,7 +106,6 @@ def _without_known(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
 
 
 def _already_shared(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
-    """Return the shard and the text hash of each candidate whose text the shard already contains for everyone."""
     if not candidates:
         return set()
     shared = MemoryAtom.objects.active().filter(
@@ -149,7 +148,7 @@ def _is_corrected(atom: MemoryAtom, turns: Sequence[CorrectedTurn]) -> bool:
     """Return whether an atom contains text of its source turns that was later corrected or withdrawn."""
     read = atom.content
     for turn in turns:
-        if turn.is_of(atom):
+        if turn.applies_to(atom):
             read = turn.corrected(read)
     return read != atom.content
 

@@ -42,12 +42,12 @@ from moments_app.streams.formation import (
     UNFORMED,
     FormationInput,
     Formed,
+    by_label,
     call_engine,
     count_formed_to,
     formation_input,
     formation_prompt,
     held_model,
-    labelled,
     store_each,
 )
 from moments_app.streams.known import known_items_of
@@ -95,7 +95,7 @@ class FormMemories(Process[FormationInput, Formed]):
             count_formed_to(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to extract facts from")
         MemoryStream.objects.ensure_for(session)
-        streams = labelled(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
+        streams = by_label(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
         if not streams:
             count_formed_to(session, turns[-1].sequence)
             return Skipped("no memory text is in use")

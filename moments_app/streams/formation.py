@@ -136,7 +136,7 @@ def formation_input(
     )
 
 
-def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
+def by_label(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
     """Return streams, keyed by label. If two streams have the same label, add the agent to the label of the second."""
     labelled: dict[str, MemoryStream] = {}
     for stream in streams:

@@ -40,18 +40,14 @@ class Said(NamedTuple):
 
 
 def link_people(atoms: Iterable[MemoryAtom]) -> None:
-    """Link new statements to the known people they are about, in the caller's transaction, which has locked the users.
-
-    Args:
-        atoms: described, unsaved atoms. Candidates for a shard are left out.
-    """
+    """Link described, unsaved statements to the known people they are about. The caller has locked the users."""
     own = [atom for atom in atoms if atom.user_id and not atom.is_candidate and _may_name(atom)]
     for user in sorted({atom.user_id for atom in own if atom.user_id}):
         _link([atom for atom in own if atom.user_id == user], user)
 
 
 def link_all(user: int) -> None:
-    """Find the people mentioned in a user's statements, in the caller's transaction, which has locked the user."""
+    """Link all statements of a user, whom the caller has locked."""
     atoms = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, position=None)
     linked = list(atoms.defer("search_vector").in_order())
     link_people(linked)
@@ -142,7 +138,6 @@ def names_of(user: int) -> frozenset[str]:
 
 
 def rebuild_known_people(pks: Collection[int]) -> None:
-    """Rebuild the names and relationships of known people from their statements, in the caller's transaction."""
     people = list(KnownPerson.objects.filter(pk__in=pks).order_by("pk"))
     names = {user: names_of(user) for user in {person.user_id for person in people}}
     for person in people:
@@ -184,8 +179,6 @@ def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
 
 
 class People:
-    """The people in a user's memory. `add` adds a person with a key and a name."""
-
     def __init__(self, known: Iterable[KnownPerson], add: Callable[[str, str], KnownPerson]) -> None:
         self.known = list(known)
         self._add = add
@@ -218,7 +211,6 @@ def _is_called(person: KnownPerson, name: str) -> bool:
 
 
 def _matching_person(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: bool) -> KnownPerson | None:
-    """Return the matching one of several people with the same name, or None if it is unclear."""
     if not named.relationship:
         unrelated = [person for person in alike if not person.relationship] if adds else []
         return alike[0] if len(alike) == 1 else next(iter(unrelated), None)
@@ -228,7 +220,6 @@ def _matching_person(alike: Sequence[KnownPerson], named: NamedPerson, *, adds: 
 
 
 def other_speakers(session: Session, turns: Iterable[Message], own: str) -> frozenset[str]:
-    """Return the names of the other people who speak in turns of a session."""
     named = {turn.name for turn in turns if turn.role in SPEECH} - {"", session.agent_id}
     return frozenset(name for name in named if name.casefold() != own.casefold())
 
@@ -246,14 +237,10 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
 
 
 def self_described_speaker(text: str, sources: Sequence[Message], others: Collection[str]) -> str:
-    """Return the name of another speaker who makes a statement about themselves; blank if a source turn is the user's.
-
-    Args:
-        sources: the statement's turns, oldest first.
-    """
+    """Return the name of another speaker who makes a statement about themselves; blank if a source turn is the user's."""
     if any(turn.role == Message.Role.USER and turn.name not in others for turn in sources):
         return ""
-    line, last = SPEAKER.match(text), sources[-1]
+    line, last = SPEAKER.match(text), sources[-1]  # sources are in order, oldest first
     name = last.name or (line[1] if line and last.role == Message.Role.ASSISTANT else "")
     if not name or name == ASSISTANT or (last.name and name not in others):
         return ""

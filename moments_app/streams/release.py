@@ -64,10 +64,8 @@ def matching_candidates(candidate: MemoryAtom) -> MemoryAtomQuerySet:
 
 
 def account_ages(candidate: MemoryAtom) -> list[int]:
-    """Return the ages in days of the accounts that said the same thing, youngest first; at most `PEOPLE` + 1.
-
-    Exclude test persons, because an operator writes their messages.
-    """
+    """Return the ages in days of the accounts that said the same thing, youngest first; at most `PEOPLE` + 1."""
+    # An operator writes the messages of test persons.
     people = matching_candidates(candidate).filter(user__is_test=False).order_by("-user__created_at")
     made = people.values_list("user__created_at", flat=True)[: PEOPLE + 1]
     return [(timezone.now() - at).days for at in made]
@@ -113,7 +111,7 @@ def extend(narrower: Release, *, actor: str) -> Release:
     Raises:
         CannotRelease: the release was revoked, or every agent's users see it already.
     """
-    found = _standing(narrower)
+    found = _lock_in_force(narrower)
     stream = found.stream
     if not stream.agent_id:
         raise CannotRelease("It is already released to the users of every agent.")
@@ -130,7 +128,7 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
     sources = [source.atom for source in former.sources.select_related("atom__stream") if source.atom]
     wording = checked(wording, sources)
     with transaction.atomic():
-        found = _standing(former)
+        found = _lock_in_force(former)
         kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
         revoke_locked(found, actor)
         return _share(found.stream, wording, kind, _sources(found), actor=actor, note=note, replaces=found)
@@ -145,7 +143,7 @@ def revoke(release: Release, *, actor: str) -> Release:
     Raises:
         CannotRelease: it was already revoked.
     """
-    found = _standing(release)
+    found = _lock_in_force(release)
     revoke_locked(found, actor)
     return found
 
@@ -174,13 +172,12 @@ def quotes(wording: str, said: Collection[str]) -> bool:
     """Return whether a wording repeats a text, one of its sentences, or `QUOTE_WORDS` of its words."""
     own = plain_words(wording)
     texts = [without_invisible(text) for text in said]
-    return any(_has(text, own) for text in map(plain_words, texts)) or any(
-        _has(own, sentence) for text in texts for sentence in _sentences(text)
+    return any(_contains(text, own) for text in map(plain_words, texts)) or any(
+        _contains(own, sentence) for text in texts for sentence in _sentences(text)
     )
 
 
-def _has(text: str, part: str) -> bool:
-    """Return whether a text contains a part, or `QUOTE_WORDS` consecutive words of the part."""
+def _contains(text: str, part: str) -> bool:
     padded, words = f" {text} ", part.split(" ")
     runs = (words[first : first + QUOTE_WORDS] for first in range(max(len(words) - QUOTE_WORDS, 0) + 1))
     return any(f" {' '.join(run)} " in padded for run in runs)
@@ -230,10 +227,7 @@ def _sources(release: Release) -> list[Source]:
 
 
 def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
-    """Lock and return the current candidate and matching ones.
-
-    Lock their people against erasure, and their sessions against retractions.
-    """
+    """Return the current candidate and matching ones, locked against erasures and retractions."""
     same = matching_candidates(candidate)
     there = list(same[:PEOPLE])
     UserProfile.objects.hold({atom.user_id for atom in there if atom.user_id})
@@ -262,7 +256,7 @@ def _review(candidates: Sequence[MemoryAtom]) -> None:
 # --- revoking ---
 
 
-def _standing(release: Release) -> Release:
+def _lock_in_force(release: Release) -> Release:
     found = Release.objects.select_for_update(of=("self",)).select_related("stream", "atom").get(pk=release.pk)
     if found.revoked_at:
         raise CannotRelease("The release was already revoked.")

@@ -99,7 +99,7 @@ class WebhookDeliveryAdmin(LogAdmin):
         warning="Each delivery is sent to its endpoint again, even if it was received before.",
     )
     queued = column("queued_at", "Queued", one_line)
-    called = column("called", "Event")
+    called = column("name", "Event")
     how = column("state", "State", label={"sent": "success", "waiting": "warning", "failed": "danger"})
     sent = column("sent_at", "Sent", one_line)
     next_at = column("due_at", "Next attempt", one_line)

@@ -154,7 +154,7 @@ def test_changes_that_make_no_job_due_wake_no_worker(ada: UserProfile) -> None:
         ask(ada)  # a job is already open
         taken = Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT)
         assert taken
-        taken.beat(1, 2)
+        taken.record_heartbeat(1, 2)
         assert not woken.wait(0.5)
 
 
