@@ -129,7 +129,6 @@ def _isolates(job: Job | None) -> Q:
 
 
 def is_one_endpoint() -> bool:
-    """Return whether the language model and the embeddings have the same endpoint."""
     addresses = {conf.base_url.rstrip("/") for conf in (settings.ENGINE, settings.EMBEDDING)}
     return len(addresses) == 1 and not settings.EMBEDDING.is_embedded
 
@@ -215,7 +214,6 @@ class Circuit(models.Model):
 
     @property
     def other_unreachable(self) -> CircuitQuerySet:
-        """The other open circuits of the same endpoint."""
         return Circuit.objects.at_endpoint_of(self.work).unreachable().exclude(pk=self.pk)
 
     @property

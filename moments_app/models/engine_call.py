@@ -38,7 +38,6 @@ STRIP_HOURS = 48
 
 
 def cause_of_person(pk: int) -> str:
-    """Return the key of an incident caused by one person's texts."""
     return f"person:{pk}"
 
 

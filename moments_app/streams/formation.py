@@ -75,8 +75,6 @@ class FormationInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Candidate:
-    """An item that may become an atom."""
-
     label: str  # of the stream
     atom_type: str
     sequences: list[int]
@@ -323,8 +321,6 @@ def _with_valid_ends(candidates: Sequence[Candidate], input: FormationInput, dro
 
 @dataclass
 class _Addition:
-    """The items of a formation."""
-
     job: Job
     input: FormationInput
     formed: Formed

@@ -116,7 +116,6 @@ def _of_line(line: FormerLine) -> Columns:
 
 
 def _alone(text: str, heading: str) -> str:
-    """Return a line in a form that makes sense alone."""
     said = text.removeprefix(ITEM).strip()
     return f"{heading} {said}" if heading and len(words(_DAY.sub("", said))) <= FEW else said
 

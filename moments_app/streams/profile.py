@@ -126,7 +126,6 @@ def _without_repetitions(own: Sequence[Said]) -> Iterator[Said]:
 
 
 def _interests(own: Iterable[Said]) -> list[str]:
-    """Return activities that the person says they like or mentions repeatedly."""
     counts = Counter[str]()
     for one in own:
         if not _DISLIKES.search(one.content):

@@ -48,14 +48,11 @@ class Timeline(NamedTuple):
 
     @property
     def whose(self) -> Q:
-        """The condition for statements about the subject."""
         return Q(about=self.about) if self.about else Q(subject__in=self.subjects)
 
 
 @dataclass(frozen=True)
 class End:
-    """How a fact ended."""
-
     until: datetime
     at: datetime  # the time of the statement that ended it
     by: MemoryAtom
