@@ -237,7 +237,7 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
 
 
 def self_described_speaker(text: str, sources: Sequence[Message], others: Collection[str]) -> str:
-    """Return the name of another speaker who makes a statement about themselves; blank if a source turn is the user's."""
+    """Return the name of another speaker who talks about themselves; blank if a source turn is the user's."""
     if any(turn.role == Message.Role.USER and turn.name not in others for turn in sources):
         return ""
     line, last = SPEAKER.match(text), sources[-1]  # sources are in order, oldest first
