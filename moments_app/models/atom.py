@@ -164,8 +164,8 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         Exclude wrong facts, and facts ended by an import, because the order in which they were learned doesn't show
         which fact replaced them.
         """
-        said = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
-        return said.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
+        facts = self.findable().filter(whose, user=user, attribute=attribute, is_candidate=False)
+        return facts.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
 
     def written_directly(self) -> Self:
         """Return items that a client or operator wrote directly. They have no source turns."""
@@ -639,14 +639,14 @@ class MemoryAtom(Searched):
             self.value = _text_of(self.attribute, self.content)[:255]
             self.kind = self.Kind.OTHER if self.attribute in WHOLE else self.Kind.PREFERENCE
             return self
-        said = statement_of(self.content)
-        if said:
-            self.subject, self.attribute = said.subject[:255], said.attribute[:64]
+        statement = statement_of(self.content)
+        if statement:
+            self.subject, self.attribute = statement.subject[:255], statement.attribute[:64]
         else:  # keep the engine's subject if the content still contains it
             self.subject, self.attribute = self.subject if self.subject in self.content else "", ""
-        self.value = said.value[:255] if said and not said.is_over else ""
-        if said and self.valid_from is None:
-            begins = self.formed_at if said.is_new else None
+        self.value = statement.value[:255] if statement and not statement.is_over else ""
+        if statement and self.valid_from is None:
+            begins = self.formed_at if statement.is_new else None
             self.valid_from = since_in(self.content, self.formed_at, self.zone) or begins
         self.worth = worth_of(self.content)
         if self.kind == self.Kind.OTHER:

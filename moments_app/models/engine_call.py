@@ -52,8 +52,8 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         failed = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
         opened = {"circuit__engine": OuterRef("engine"), "circuit__reason": OuterRef("kind")}
         held = Job.objects.held().filter(failure=None, process=OuterRef("process"), **opened).order_by()
-        both = failed, held.values("process")
-        numbers = [Subquery(jobs.annotate(number=Count("pk")).values("number")) for jobs in both]
+        stalled = failed, held.values("process")
+        numbers = [Subquery(jobs.annotate(number=Count("pk")).values("number")) for jobs in stalled]
         return self.annotate(stalled=Coalesce(numbers[0], 0) + Coalesce(numbers[1], 0))
 
     def find(self, job: Job | None, process: str, kind: str, *, engine: str = "", place: str = "") -> "FailureGroup":
@@ -248,10 +248,10 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             return
         cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
         with unlimited():  # because a call without a job belongs to no application
-            there = Job.objects.filter(pk=job.pk).first() if job else None
-            kept = self.create(
-                job=there,
-                failure=self._failure_of(call, there),
+            existing = Job.objects.filter(pk=job.pk).first() if job else None
+            created = self.create(
+                job=existing,
+                failure=self._failure_of(call, existing),
                 prompt_version=prompt_version,
                 purpose=call.purpose,
                 engine=call.engine,
@@ -267,8 +267,8 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 dropped_reasons=dict(call.dropped),
                 is_part=call.is_part,
             )
-            if call.exchange and there and there.user_id and settings.ENGINE.keep_failed_days:
-                KeptExchange.objects.store(kept.pk, there.user_id, call.exchange)
+            if call.exchange and existing and existing.user_id and settings.ENGINE.keep_failed_days:
+                KeptExchange.objects.store(created.pk, existing.user_id, call.exchange)
             if not (call.is_part or is_free(call.engine)):
                 whose = Call(job.counts_for) if job else current_call()
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))

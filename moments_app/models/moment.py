@@ -207,9 +207,9 @@ class Moment(Episode, Searched):
         """Delete the moment and close the gap in the chain."""
         with transaction.atomic():
             UserProfile.objects.locked().get(pk=self.user_id)  # lock the person, as every change of the chain does
-            place = copy(self)
+            former = copy(self)
             deleted = super().delete()
-            Moment.objects.relink(self.user_id, [place])
+            Moment.objects.relink(self.user_id, [former])
         return deleted
 
 

@@ -241,8 +241,8 @@ class RetractedItem(models.Model):
             return str(action).replace("_", " ").capitalize()
         if self.model == Event._meta.label_lower:
             return str(self.data["type"]).replace("_", " ")
-        said = (self.data.get(name) for name in LABEL_COLUMNS)
-        return next((text for text in said if isinstance(text, str) and text), str(self))
+        texts = (self.data.get(name) for name in LABEL_COLUMNS)
+        return next((text for text in texts if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:
         """Return the former row as an unsaved `object`, without columns that its table no longer has."""
@@ -263,8 +263,8 @@ def _stored(row: models.Model) -> list[str]:
 
 
 def _restore(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
-    there = set(table._base_manager.filter(pk__in=[item.object_pk for item in items]).values_list("pk", flat=True))
-    wanted = [item for item in items if item.is_rewritten == (item.object_pk in there)]
+    present = set(table._base_manager.filter(pk__in=[item.object_pk for item in items]).values_list("pk", flat=True))
+    wanted = [item for item in items if item.is_rewritten == (item.object_pk in present)]
     for field in _references(table):
         missing = _missing(field, wanted)
         if missing and not field.null:

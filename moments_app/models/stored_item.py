@@ -73,7 +73,7 @@ class StoredItemQuerySet(SearchedQuerySet["StoredItem"]):
             found |= Q(namespace=stored(namespace), key=key)
         return self.filter(found)
 
-    def matching(self, conditions: Sequence[Condition]) -> Self:
+    def satisfying(self, conditions: Sequence[Condition]) -> Self:
         if not conditions:
             return self
         condition = Value(list(conditions), models.JSONField())

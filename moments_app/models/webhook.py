@@ -134,9 +134,9 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         """Queue the deliveries of events of one person or application, in the transaction of the events."""
         subscribed = [event for event in events if event.type in WebhookEvent.values]
         endpoints = WebhookEndpoint.objects.subscribed_to(subscribed) if subscribed else ()
-        both = [(endpoint, event) for endpoint in endpoints for event in subscribed if event.type in endpoint.events]
-        if both:
-            self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in both])
+        pairs = [(endpoint, event) for endpoint in endpoints for event in subscribed if event.type in endpoint.events]
+        if pairs:
+            self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in pairs])
             wake(Channel.WEBHOOKS)
 
     def waiting(self) -> Self:
@@ -147,8 +147,8 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=Now())
         due = self.filter(is_ready, due_at__lte=Now(), endpoint__is_active=True).order_by("due_at", "id")
         with transaction.atomic():
-            both = due.select_for_update(skip_locked=True, of=("self", "endpoint"))
-            if taken := both.select_related("endpoint", "event").first():
+            locked = due.select_for_update(skip_locked=True, of=("self", "endpoint"))
+            if taken := locked.select_related("endpoint", "event").first():
                 taken.attempts += 1
                 taken.due_at = taken.endpoint.waits_until = database_now() + LEASE
                 taken.save(update_fields=["attempts", "due_at"])

@@ -98,11 +98,11 @@ def owner_columns(stream: MemoryStream, person: UserProfile) -> dict[str, Any]:
 
 def _without_known(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
     """Return the atoms, except ended or corrected ones, and candidates that their shard already shares."""
-    said = _already_shared([atom for atom in atoms if atom.is_candidate])
+    shared = _already_shared([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
-    left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
-    over = _ended_since(left)
-    return [atom for atom in left if atom not in over and not _is_corrected(atom, corrected)]
+    unshared = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in shared]
+    ended = _ended_since(unshared)
+    return [atom for atom in unshared if atom not in ended and not _is_corrected(atom, corrected)]
 
 
 def _already_shared(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
@@ -128,13 +128,13 @@ def _ended_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
         content_hash__in=[atom.content_hash for atom in sourced],
         source_message_ids__overlap=list(sources),
     )
-    said = list(ended.values_list("user_id", "content_hash", "source_message_ids"))
+    known = list(ended.values_list("user_id", "content_hash", "source_message_ids"))
     return [
         atom
         for atom in sourced
         if any(
             (user, text) == (atom.user_id, atom.content_hash) and {*turns} & {*atom.source_message_ids}
-            for user, text, turns in said
+            for user, text, turns in known
         )
     ]
 
@@ -184,31 +184,31 @@ def add_statements(people: Mapping[str, UserProfile], statements: Sequence[State
     of_streams: dict[tuple[str, str], list[Statement]] = defaultdict(list)
     for one in statements:
         of_streams[(one.user_id, one.agent_id or DEFAULT_AGENT)].append(one)
-    return sum(_add(people[user_id], agent_id, said) for (user_id, agent_id), said in of_streams.items())
+    return sum(_add(people[user_id], agent_id, group) for (user_id, agent_id), group in of_streams.items())
 
 
-def _add(person: UserProfile, agent_id: str, said: Sequence[Statement]) -> int:
+def _add(person: UserProfile, agent_id: str, statements: Sequence[Statement]) -> int:
     stream = MemoryStream.objects.ensure_of_person(person, agent_id)
-    atoms = _unknown(stream, [_atom(stream, person, one) for one in said])
+    atoms = _unknown(stream, [_atom(stream, person, statement) for statement in statements])
     if not atoms:
         return 0
-    return len(add_atoms(stream, atoms, requested_by=said[0].source))
+    return len(add_atoms(stream, atoms, requested_by=statements[0].source))
 
 
-def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryAtom:
+def _atom(stream: MemoryStream, person: UserProfile, statement: Statement) -> MemoryAtom:
     atom = MemoryAtom(
         stream=stream,
         user=person,
         atom_type=MemoryAtom.Type.FACT,
-        content=said.text,
-        content_hash=content_hash(said.text),
-        written_by=said.source,
-        formed_at=said.said_at or said.valid_from or timezone.now(),
-        valid_from=said.valid_from,
+        content=statement.text,
+        content_hash=content_hash(statement.text),
+        written_by=statement.source,
+        formed_at=statement.said_at or statement.valid_from or timezone.now(),
+        valid_from=statement.valid_from,
     )
-    if said.valid_until and said.valid_until <= timezone.now():
-        atom.state, atom.ended_by = MemoryAtom.State.ENDED, said.source
-        atom.valid_until, atom.ended_at = said.valid_until, said.ended_at or said.valid_until
+    if statement.valid_until and statement.valid_until <= timezone.now():
+        atom.state, atom.ended_by = MemoryAtom.State.ENDED, statement.source
+        atom.valid_until, atom.ended_at = statement.valid_until, statement.ended_at or statement.valid_until
     return atom
 
 

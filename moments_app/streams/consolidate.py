@@ -129,10 +129,10 @@ def consolidated(
     """
     pieces = {piece.label: piece for piece in [*old, *new]}
     dropped: Counter[str] = Counter()
-    said = {content_hash(line.text) for line in fixed}
-    unsaid = [draft for draft in drafts if content_hash(draft.text) not in said]
-    dropped["written by hand already"] += len(drafts) - len(unsaid)
-    candidates = [found for draft in unsaid if (found := _candidate(draft, pieces, dropped))]
+    fixed_hashes = {content_hash(line.text) for line in fixed}
+    new_drafts = [draft for draft in drafts if content_hash(draft.text) not in fixed_hashes]
+    dropped["written by hand already"] += len(drafts) - len(new_drafts)
+    candidates = [found for draft in new_drafts if (found := _candidate(draft, pieces, dropped))]
     named = {label for one in candidates for label in one.labels}
     staying = sum(len(piece.text.split()) for piece in old if not piece.carries and piece.label not in named)
     fitting = _fitting(candidates, max_words - staying)

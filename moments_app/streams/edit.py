@@ -161,10 +161,10 @@ def add_entity(user: UserProfile, values: Mapping[str, Any], *, requested_by: st
         queue_indexing(entity, requested_by=requested_by)
         return entity, True
     statements = Entity._base_manager.select_related("source_session")  # with withdrawn ones
-    there = statements.get(stream=stream, user=user, external_id=entity.external_id)
-    if there.kind not in ENTITY_KINDS:
+    existing = statements.get(stream=stream, user=user, external_id=entity.external_id)
+    if existing.kind not in ENTITY_KINDS:
         raise IdTaken("This external_id already belongs to an item that isn't a task, goal or problem.")
-    return there, False
+    return existing, False
 
 
 def change_entity(entity: Entity, values: Mapping[str, Any], *, requested_by: str) -> Entity:

@@ -242,10 +242,10 @@ def _withdrawn_turns(session: Session, ranges: Sequence[Sequence[int]]) -> Withd
     waiting = deque((first, last) for first, last in ranges)
     while waiting:
         first, last = waiting.popleft()
-        said = list(_formable(Message.objects.said_at(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
-        taken = _of_one_call(said)
-        if is_cut := len(said) > len(taken):
-            waiting.appendleft((said[len(taken)].sequence, last))
+        found = list(_formable(Message.objects.said_at(session, sequence__range=(first, last)))[: MAX_TURNS + 1])
+        taken = _of_one_call(found)
+        if is_cut := len(found) > len(taken):
+            waiting.appendleft((found[len(taken)].sequence, last))
         turns, missing = with_readable_text(session.user, taken)
         unreadable += missing
         if drop_platform_text(turns):

@@ -330,9 +330,9 @@ class _Addition:
 
     @property
     def items(self) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
-        both = list(zip(self.formed.candidates, self.atoms, strict=True))
+        pairs = list(zip(self.formed.candidates, self.atoms, strict=True))
         own = [
-            (stream, [atom for item, atom in both if item.label == label])
+            (stream, [atom for item, atom in pairs if item.label == label])
             for label, stream in self.input.streams.items()
         ]
         return own + self.lessons
@@ -429,16 +429,16 @@ def _end_named(one: _Addition) -> list[MemoryAtom]:
     """End older statements if the engine says that the new items end them. Return the ended statements."""
     cause = Cause(f"job:{one.job.job_id}")
     ended: list[MemoryAtom] = []
-    both = list(zip(one.atoms, one.formed.candidates, strict=True))
+    pairs = list(zip(one.atoms, one.formed.candidates, strict=True))
     own: dict[tuple[str, int | str], int | None] = {
         (item.label, item.draft.letter): atom.pk
         or MemoryAtom.objects.duplicates_of(atom).values_list("pk", flat=True).first()
-        for atom, item in both
+        for atom, item in pairs
         if item.draft.letter
     }
     named = [
         (atom, {pk for each in item.draft.ends if (pk := one.input.known.get(each) or own[item.label, each])})
-        for atom, item in both
+        for atom, item in pairs
         if item.draft.ends and not atom._state.adding  # the atom was added
     ]
     named.sort(key=lambda one: one[0].formed_at)

@@ -116,8 +116,8 @@ def _of_line(line: FormerLine) -> Columns:
 
 
 def _alone(text: str, heading: str) -> str:
-    said = text.removeprefix(ITEM).strip()
-    return f"{heading} {said}" if heading and len(words(_DAY.sub("", said))) <= FEW else said
+    line = text.removeprefix(ITEM).strip()
+    return f"{heading} {line}" if heading and len(words(_DAY.sub("", line))) <= FEW else line
 
 
 def _of_phrase(attribute: str, text: str, profile: FormerProfile) -> Columns:
@@ -131,8 +131,8 @@ def _of_phrase(attribute: str, text: str, profile: FormerProfile) -> Columns:
 
 
 def _columns(text: str, formed_at: datetime) -> Columns:
-    said = statement_of(text)
-    begins = formed_at if said and said.is_new else None
+    statement = statement_of(text)
+    begins = formed_at if statement and statement.is_new else None
     return {
         "atom_type": "fact",
         "content": text,
@@ -142,10 +142,10 @@ def _columns(text: str, formed_at: datetime) -> Columns:
         "speaker": "",
         "state": "active",
         "formed_at": formed_at,
-        "subject": said.subject[:255] if said else "",
-        "attribute": said.attribute[:64] if said else "",
-        "value": said.value[:255] if said and not said.is_over else "",
-        "valid_from": (since_in(text, formed_at, UTC) or begins) if said else None,
+        "subject": statement.subject[:255] if statement else "",
+        "attribute": statement.attribute[:64] if statement else "",
+        "value": statement.value[:255] if statement and not statement.is_over else "",
+        "valid_from": (since_in(text, formed_at, UTC) or begins) if statement else None,
         "worth": worth_of(text),
         "is_pinned": False,
         "source_message_ids": [],

@@ -75,9 +75,9 @@ def _link(atoms: Sequence[MemoryAtom], user: int) -> None:
     for atom in atoms:
         if _is_about_user(atom, names):
             atom.about_kind = ABOUT[MemoryStream.Type(atom.stream.stream_type)]
-    told = [(atom, named_in(_said(atom), names)) for atom in atoms]
+    mentions = [(atom, named_in(_said(atom), names)) for atom in atoms]
     # Introductions come first, because other statements may name a person before they are introduced.
-    for atom, named in sorted(told, key=lambda one: not _introduces(*one)):
+    for atom, named in sorted(mentions, key=lambda one: not _introduces(*one)):
         atom.about = people.find(named, adds=_introduces(atom, named)) if named else None
     _relate_users(atoms, user)
 
@@ -92,8 +92,8 @@ def _add(user: int, key: str, name: str) -> KnownPerson:
     is_only = not KnownPerson.objects.filter(user=user).named(name).exists()
     person = KnownPerson.objects.create(user_id=user, key=key, name=name)
     if is_only:
-        told = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, subject=name)
-        told.update(about=person)
+        earlier = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, subject=name)
+        earlier.update(about=person)
     return person
 
 
@@ -132,8 +132,8 @@ def _said(atom: MemoryAtom) -> Said:
 
 def names_of(user: int) -> frozenset[str]:
     """Return the names that facts use for the user: those in `USER`, and the stated full and first names."""
-    told = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
-    names = told.filter(is_wrong=False).values_list("value", flat=True)
+    facts = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=USER, is_candidate=False)
+    names = facts.filter(is_wrong=False).values_list("value", flat=True)
     return frozenset({*USER, *names, *(name.split(" ")[0] for name in names)})
 
 
@@ -149,33 +149,33 @@ def rebuild_known_people(pks: Collection[int]) -> None:
 
 def _derive(person: KnownPerson, names: Collection[str]) -> None:
     statements = MemoryAtom.objects.findable().filter(about=person, is_wrong=False).in_profile()
-    said = [Said(*row) for row in statements.values_list(*Said._fields)[:READ]]
-    called, person.relationship = called_in(said, names)
+    rows = [Said(*row) for row in statements.values_list(*Said._fields)[:READ]]
+    called, person.relationship = called_in(rows, names)
     person.name, *person.aliases = called or person.names
 
 
-def called_in(said: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
+def called_in(statements: Sequence[Said], names: Collection[str]) -> tuple[list[str], str]:
     """Return a person's names and relationship in statements, which are in the order of `in_profile`.
 
     Names from valid statements come first. The first name is that of the first statement, or a longer form of it.
     """
-    named = [(one, found) for one in said if (found := named_in(one, names))]
+    named = [(one, found) for one in statements if (found := named_in(one, names))]
     held = [found for one, found in named if one.state != MemoryAtom.State.ENDED]
     called = list(dict.fromkeys(found.name for found in (*held, *(found for _, found in named))))
     full = [name for name in called if short_name(name) == called[0]]
     return list(dict.fromkeys([*full, *called])), next((found.relationship for found in held if found.relationship), "")
 
 
-def named_in(said: Said, names: Collection[str]) -> NamedPerson | None:
+def named_in(statement: Said, names: Collection[str]) -> NamedPerson | None:
     """Return the person whom a statement is about, or None if it is only about the user."""
-    if said.about_kind == MemoryAtom.About.PERSON:
-        return NamedPerson(said.subject, "") if said.subject else None
-    named = named_person(said.content)
+    if statement.about_kind == MemoryAtom.About.PERSON:
+        return NamedPerson(statement.subject, "") if statement.subject else None
+    named = named_person(statement.content)
     if named and (not named.owner or named.owner in names):
         return named
-    speaker = SPEAKER.match(said.content)
-    is_of_user = said.subject in names or (speaker and speaker[1] == said.subject)
-    return NamedPerson(said.subject, "") if said.subject and not is_of_user else None
+    speaker = SPEAKER.match(statement.content)
+    is_of_user = statement.subject in names or (speaker and speaker[1] == statement.subject)
+    return NamedPerson(statement.subject, "") if statement.subject and not is_of_user else None
 
 
 class People:
@@ -228,8 +228,10 @@ def own_name(session: Session, turns: Iterable[Message]) -> str:
     """Return the name under which the user speaks in a session; blank if none of these turns has a name."""
     if not any(turn.name for turn in turns):
         return ""
-    said = session.messages.filter(user_id=session.user_id, role=Message.Role.USER).exclude(name="")
-    names: list[str] = [name for name, _ in said.values_list("name").annotate(first=Min("sequence")).order_by("first")]
+    turns_of_user = session.messages.filter(user_id=session.user_id, role=Message.Role.USER).exclude(name="")
+    names: list[str] = [
+        name for name, _ in turns_of_user.values_list("name").annotate(first=Min("sequence")).order_by("first")
+    ]
     if len(names) < 2:
         return "".join(names)
     own = {name.casefold() for name in (session.user.user_id, *names_of(session.user_id))}
@@ -244,6 +246,6 @@ def self_described_speaker(text: str, sources: Sequence[Message], others: Collec
     name = last.name or (line[1] if line and last.role == Message.Role.ASSISTANT else "")
     if not name or name == ASSISTANT or (last.name and name not in others):
         return ""
-    said = text.removeprefix(f"{name}: ")
-    is_own = is_of_speaker(said, language_of(said)) if said != text else text.startswith(name)
+    words = text.removeprefix(f"{name}: ")
+    is_own = is_of_speaker(words, language_of(words)) if words != text else text.startswith(name)
     return name if is_own else ""

@@ -73,24 +73,24 @@ def rebuild_profiles(users: Collection[int]) -> None:
 
 
 def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
-    both = (statements.of_profile().newest_first(), statements.in_profile())
-    return derived([Said(*row) for rows in both for row in rows.values_list(*Said._fields)[:READ]], zone)
+    parts = (statements.of_profile().newest_first(), statements.in_profile())
+    return derived([Said(*row) for rows in parts for row in rows.values_list(*Said._fields)[:READ]], zone)
 
 
-def derived(said: Sequence[Said], zone: tzinfo) -> Profile:
+def derived(statements: Sequence[Said], zone: tzinfo) -> Profile:
     """Derive a profile from texts that were written into it, and from statements in the order of `in_profile`."""
-    own = [one for one in said if one.attribute not in WRITTEN]
-    opening = [one.content for one in said if one.attribute == SUMMARY]
+    own = [one for one in statements if one.attribute not in WRITTEN]
+    opening = [one.content for one in statements if one.attribute == SUMMARY]
     return Profile(
         "\n".join([*opening, *_lines(own, zone)]),
-        _phrases(said, INTEREST, _interests(own)),
-        _phrases(said, TOPIC, _topics(own)),
+        _phrases(statements, INTEREST, _interests(own)),
+        _phrases(statements, TOPIC, _topics(own)),
     )
 
 
-def _phrases(said: Iterable[Said], attribute: str, read: Sequence[str]) -> list[str]:
+def _phrases(statements: Iterable[Said], attribute: str, read: Sequence[str]) -> list[str]:
     """Return the phrases that were written into the profile, oldest first, followed by as many derived ones as fit."""
-    written = sorted((one for one in said if one.attribute == attribute), key=lambda one: one.formed_at)
+    written = sorted((one for one in statements if one.attribute == attribute), key=lambda one: one.formed_at)
     values = [one.value for one in reversed(written)][:PROFILE_LIST_MAX]
     return united(values[::-1], read[: PROFILE_LIST_MAX - len(values)])
 
@@ -136,10 +136,10 @@ def _interests(own: Iterable[Said]) -> list[str]:
 
 def _topics(own: Iterable[Said]) -> list[str]:
     """Return the topics that several statements mention: lowercase words that are not common in any language."""
-    counts, said = Counter[str](), dict[str, str]()
+    counts, words_by_stem = Counter[str](), dict[str, str]()
     for one in own:
         named = {stem(word): word for word in _WORD.findall(without_speaker(one.content)) if word.islower()}
         counts.update(named.keys())
-        said = named | said
-    found = [said[word] for word, count in counts.most_common() if count >= OFTEN]
+        words_by_stem = named | words_by_stem
+    found = [words_by_stem[word] for word, count in counts.most_common() if count >= OFTEN]
     return [word for word in found if not (word in common_words() or _LIKES.search(word))][:TOPICS]

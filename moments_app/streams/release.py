@@ -57,8 +57,8 @@ def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
 
 def matching_candidates(candidate: MemoryAtom) -> MemoryAtomQuerySet:
     """Return the candidate, followed by candidates of its shard with the same words, one per person."""
-    there = MemoryAtom.objects.active().candidates().filter(stream=candidate.stream_id)
-    same = there.filter(content_hash=candidate.content_hash)
+    candidates = MemoryAtom.objects.active().candidates().filter(stream=candidate.stream_id)
+    same = candidates.filter(content_hash=candidate.content_hash)
     first = Case(When(pk=candidate.pk, then=0), default=1)
     return same.select_related("stream", "source_session", "user").order_by(first, "pk")
 
@@ -162,16 +162,16 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
         raise CannotRelease(f"wording: enter the text to share, with at most {LONGEST:,} characters.")
     if has_invisible(wording):
         raise CannotRelease("wording: the text has invisible characters. Type it by hand.")
-    said = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
-    if quotes(wording, said):
+    texts = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
+    if quotes(wording, texts):
         raise CannotRelease("wording: the text repeats the person word for word. Write it in neutral words.")
     return wording
 
 
-def quotes(wording: str, said: Collection[str]) -> bool:
+def quotes(wording: str, sources: Collection[str]) -> bool:
     """Return whether a wording repeats a text, one of its sentences, or `QUOTE_WORDS` of its words."""
     own = plain_words(wording)
-    texts = [without_invisible(text) for text in said]
+    texts = [without_invisible(text) for text in sources]
     return any(_contains(text, own) for text in map(plain_words, texts)) or any(
         _contains(own, sentence) for text in texts for sentence in _sentences(text)
     )
@@ -229,10 +229,10 @@ def _sources(release: Release) -> list[Source]:
 def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
     """Return the current candidate and matching ones, locked against erasures and retractions."""
     same = matching_candidates(candidate)
-    there = list(same[:PEOPLE])
-    UserProfile.objects.hold({atom.user_id for atom in there if atom.user_id})
-    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in there]).order_by("pk"))
-    named = same.filter(pk__in=[atom.pk for atom in there])
+    before = list(same[:PEOPLE])
+    UserProfile.objects.hold({atom.user_id for atom in before if atom.user_id})
+    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in before]).order_by("pk"))
+    named = same.filter(pk__in=[atom.pk for atom in before])
     found = list(named.select_for_update(no_key=True, of=("self",)))
     if candidate.pk not in {atom.pk for atom in found}:
         raise CannotRelease("The item is no longer in memory, or no longer belongs to one person.")

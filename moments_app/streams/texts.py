@@ -68,20 +68,20 @@ def set_lines(stream: MemoryStream, texts: Iterable[str], cause: Cause, **column
     Args:
         columns: column values for new lines.
     """
-    there = list(stream.atoms.lines())
-    old = {line_key(line.content): line for line in there}
+    old_lines = list(stream.atoms.lines())
+    old = {line_key(line.content): line for line in old_lines}
     fields = {"user_id": stream.user_id, "atom_type": MemoryAtom.Type.OBSERVATION, "state": MemoryAtom.State.LINE}
-    lines, place = [], 0
+    lines, position = [], 0
     for key, text in {line_key(text): text for text in texts}.items():
         if line := old.get(key):
-            place = max(place, line.position or 0)
+            position = max(position, line.position or 0)
             same = MemoryAtom.objects.filter(pk=line.pk)
-            same.change(StatementChange.Action.EDITED, cause, content=text, position=place)
+            same.change(StatementChange.Action.EDITED, cause, content=text, position=position)
         else:
-            line = stream.atoms.create(**fields, content=text, position=place, **columns)
+            line = stream.atoms.create(**fields, content=text, position=position, **columns)
         lines.append(line)
-        place += 1
-    gone = MemoryAtom.objects.filter(pk__in={line.pk for line in there} - {line.pk for line in lines})
+        position += 1
+    gone = MemoryAtom.objects.filter(pk__in={line.pk for line in old_lines} - {line.pk for line in lines})
     gone.change(StatementChange.Action.EVICTED, cause, state=MemoryAtom.State.EVICTED)
     stream.rebuild_text()
     return lines
@@ -174,19 +174,19 @@ def undo_since(stream: MemoryStream, time: datetime, cause: Cause) -> None:
     MemoryAtom.objects.filter(stream=stream).written_since(time).delete()
     # Don't restore a line if one of its items has ended since, or if another line says the same thing.
     over = {before.get(atom.pk, {}).get("merged_into_id", atom.merged_into_id) for atom in atoms if not _holds(atom)}
-    said = {line_key(line.content) for line in stream.atoms.lines()}
+    keys = {line_key(line.content) for line in stream.atoms.lines()}
     for atom in atoms:
         if atom.position is None or atom.pk not in before:
             continue
         if before[atom.pk].get("state") == MemoryAtom.State.LINE:
-            if atom.pk in over or line_key(atom.content) in said:
+            if atom.pk in over or line_key(atom.content) in keys:
                 continue
-            said.add(line_key(atom.content))
+            keys.add(line_key(atom.content))
         MemoryAtom.objects.filter(pk=atom.pk).change(StatementChange.Action.RESTORED, cause, **before[atom.pk])
-    there = set(stream.atoms.lines().values_list("pk", flat=True))
+    lines = set(stream.atoms.lines().values_list("pk", flat=True))
     for atom in sorted(atoms, key=attrgetter("formed_at", "pk"), reverse=True):
         if atom.position is None:
-            _split(atom, before.get(atom.pk, {}), there, cause)
+            _split(atom, before.get(atom.pk, {}), lines, cause)
     stream.atoms.filter(consolidated_at__gte=time).update(consolidated_at=None)
     stream.rebuild_text()
 

@@ -71,11 +71,11 @@ def recompute_timelines(atoms: Iterable[MemoryAtom], cause: Cause) -> list[Memor
         names = names_of(user)
         timelines = {_timeline_of(atom, names) for atom in timed if atom.user_id == user}
         if any(one.subjects == names and one.attribute == NAME for one in timelines):
-            told = MemoryAtom.objects.findable().filter(user=user, subject__in=names).exclude(attribute="")
-            timelines |= {Timeline(names, attribute) for attribute in told.values_list("attribute", flat=True)}
+            own_facts = MemoryAtom.objects.findable().filter(user=user, subject__in=names).exclude(attribute="")
+            timelines |= {Timeline(names, attribute) for attribute in own_facts.values_list("attribute", flat=True)}
         for one in sorted(timelines, key=lambda one: (one.attribute, sorted(one.subjects), one.about or 0)):
-            said = MemoryAtom.objects.of_timeline(user, one.whose, one.attribute)
-            changed += _recompute([atom for atom in said if _timeline_of(atom, names) == one], cause)
+            facts = MemoryAtom.objects.of_timeline(user, one.whose, one.attribute)
+            changed += _recompute([atom for atom in facts if _timeline_of(atom, names) == one], cause)
     return changed
 
 
@@ -86,18 +86,18 @@ def _timeline_of(atom: MemoryAtom, names: frozenset[str]) -> Timeline:
     return Timeline(names if is_of_user else frozenset({atom.subject}), atom.attribute)
 
 
-def end(atom: MemoryAtom, how: End, cause: Cause, *, ended_by: str = "") -> None:
+def end(atom: MemoryAtom, ending: End, cause: Cause, *, ended_by: str = "") -> None:
     remove_lines_with([atom], cause)
     MemoryAtom.objects.filter(pk=atom.pk).change(
         StatementChange.Action.SUPERSEDED,
         cause,
         state=MemoryAtom.State.ENDED,
-        valid_until=how.until,
-        ended_at=how.at,
+        valid_until=ending.until,
+        ended_at=ending.at,
         ended_by=ended_by,
-        end_message_ids=how.by.source_message_ids,
-        replaced_by=how.by,
-        is_wrong=how.is_wrong,
+        end_message_ids=ending.by.source_message_ids,
+        replaced_by=ending.by,
+        is_wrong=ending.is_wrong,
     )
 
 
@@ -242,15 +242,15 @@ def _has_timeline(atom: MemoryAtom) -> bool:
 def _recompute(facts: Sequence[MemoryAtom], cause: Cause) -> list[MemoryAtom]:
     """Decide which facts of a timeline are valid. Return the facts that ended or became valid again."""
     changed = []
-    said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
-    for place, (fact, statement) in enumerate(said):
-        how = _end_of(fact, statement, said[place + 1 :])
-        if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and how is None):
+    parsed = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
+    for number, (fact, statement) in enumerate(parsed):
+        ending = _end_of(fact, statement, parsed[number + 1 :])
+        if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and ending is None):
             continue
-        if how and _differs(fact, how):
-            end(fact, how, cause)
+        if ending and _differs(fact, ending):
+            end(fact, ending, cause)
             changed.append(fact)
-        elif how is None and fact.state == MemoryAtom.State.ENDED:
+        elif ending is None and fact.state == MemoryAtom.State.ENDED:
             _reopen(fact, cause)
             changed.append(fact)
     return changed
@@ -265,11 +265,11 @@ def _end_of(
 
     Ask an operator about each uncertain statement before this one.
     """
-    for other, its in later:
-        ends = its.ends(statement)
+    for other, other_statement in later:
+        ends = other_statement.ends(statement)
         is_sure = other.confidence is None or other.confidence >= MIN_CONFIDENCE
         if ends and is_sure:
-            is_wrong = its.corrects(statement)
+            is_wrong = other_statement.corrects(statement)
             until = fact.valid_from or fact.formed_at if is_wrong else other.valid_from or other.formed_at
             return End(max(until, fact.valid_from or until), other.formed_at, other, is_wrong)
         if ends is not False:
@@ -277,5 +277,5 @@ def _end_of(
     return None
 
 
-def _differs(fact: MemoryAtom, how: End) -> bool:
-    return (fact.replaced_by_id, fact.valid_until, fact.is_wrong) != (how.by.pk, how.until, how.is_wrong)
+def _differs(fact: MemoryAtom, ending: End) -> bool:
+    return (fact.replaced_by_id, fact.valid_until, fact.is_wrong) != (ending.by.pk, ending.until, ending.is_wrong)
