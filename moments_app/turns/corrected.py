@@ -41,7 +41,7 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
         return turn
     read = copy.copy(turn)
     for mark in marks:
-        read.content = mark.read(read.content)
+        read.content = mark.corrected(read.content)
     return read
 
 
