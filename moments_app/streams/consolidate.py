@@ -81,6 +81,7 @@ class Piece:
 class ConsolidatedText:
     lines: list[Line]  # lines written by hand first, then remaining lines, then the answer's lines
     dropped: Counter[str] = field(default_factory=Counter)  # rejected parts of the answer, by reason
+    engine: str = ""
 
     @property
     def content(self) -> str:
@@ -199,13 +200,7 @@ class ConsolidationInput(ProcessInput):
         return replace(self, prompt_version=version, request=replace(self.request, rules=version.content))
 
 
-@dataclass(frozen=True)
-class Consolidated:
-    text: ConsolidatedText
-    engine: str
-
-
-class Consolidate(Process[ConsolidationInput, Consolidated]):
+class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
     name = "consolidate"
     title = "Merge observations"
     makes = "new observations in the text that contexts show"
@@ -249,13 +244,13 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         )
         return ConsolidationInput(prompt_version, stream, request, fixed, old, observations)
 
-    def think(self, input: ConsolidationInput, engine: Engine, progress: Progress) -> Consolidated:
+    def think(self, input: ConsolidationInput, engine: Engine, progress: Progress) -> ConsolidatedText:
         progress(0, 1)
         answer = engine.consolidate(input.request)
         text = consolidated(input.fixed, input.lines, input.observations, answer.lines, input.request.max_words)
-        return Consolidated(text, engine.name)
+        return replace(text, engine=engine.name)
 
-    def commit(self, job: Job, input: ConsolidationInput, answer: Consolidated) -> None:
+    def commit(self, job: Job, input: ConsolidationInput, answer: ConsolidatedText) -> None:
         """Write the lines, and merge the observations that they carry.
 
         Raises:
@@ -265,21 +260,21 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         stream, shown = _lock_unchanged(job, input)
         time = next_time(stream)
         cause = Cause(f"job:{job.job_id}", reason_of(time))
-        absorbed = shown.filter(pk__in=answer.text.carried).count()
+        absorbed = shown.filter(pk__in=answer.carried).count()
         shown.filter(consolidated_at=None).update(consolidated_at=time)
         stream.atoms.lines().filter(consolidated_at=None).update(consolidated_at=time)
-        texts = [line.text for line in answer.text.lines]
+        texts = [line.text for line in answer.lines]
         rows = set_lines(stream, texts, cause, engine=answer.engine, job=job, consolidated_at=time)
-        _merge(answer.text.lines, rows, cause)
-        released = _mark_waiting(stream, input, answer.text, cause)
+        _merge(answer.lines, rows, cause)
+        released = _mark_waiting(stream, input, answer, cause)
         result = {
             "stream": stream.label,
             "absorbed": absorbed,
             "waiting": len(input.atom_ids) - absorbed,
             "released": released,
-            "lines": len(answer.text.lines),
-            "words": len(answer.text.content.split()),
-            "dropped": dict(answer.text.dropped),
+            "lines": len(answer.lines),
+            "words": len(answer.content.split()),
+            "dropped": dict(answer.dropped),
             "engine": answer.engine,
         }
         complete(job, "stream_consolidated", result)

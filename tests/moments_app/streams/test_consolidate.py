@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import Cause, Job, MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import add_atoms, is_due
-from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidatedText, ConsolidationInput
+from moments_app.streams.consolidate import Consolidate, ConsolidatedText, ConsolidationInput
 from moments_app.streams.edit import evict, pin_text
 from moments_app.streams.texts import CannotUndo, mark_waiting, undo
 from sessions_app.database.sql import lock_rows
@@ -251,7 +251,7 @@ class TestAtOnce:
         assert job is not None
         input = Consolidate().claim(job)
         assert isinstance(input, ConsolidationInput)
-        commit = partial(Consolidate().commit, job, input, Consolidated(ConsolidatedText([]), "test"))
+        commit = partial(Consolidate().commit, job, input, ConsolidatedText([], engine="test"))
         with ThreadPoolExecutor(1) as pool:
             with transaction.atomic():
                 lock_rows(MemoryAtom.objects.filter(pk=first))
