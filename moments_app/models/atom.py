@@ -143,12 +143,12 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
     def statements_of(self, user: UserProfile | None) -> Self:
         return self.findable().filter(user=user)
 
-    def holding(self) -> Self:
+    def current(self) -> Self:
         """Return the facts not known to have ended."""
         return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
 
     def planned(self) -> Self:
-        return self.holding().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
+        return self.current().filter(kind=MemoryAtom.Kind.PLAN, valid_until__isnull=False)
 
     def past_plans(self) -> Self:
         """Return plans whose day has passed, but which are not marked as ended yet."""

@@ -266,7 +266,7 @@ def _facts(
 ) -> list[Change]:
     """Return the person's other statements that say the same thing, including lines and candidates for a shard."""
     line = Q(state=MemoryAtom.State.LINE)
-    own = (MemoryAtom.objects.holding() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
+    own = (MemoryAtom.objects.current() | MemoryAtom.objects.filter(line)).filter(user=fact.user_id)
     twins = Q(content_hash=fact.content_hash)
     # The search returns a turn instead of facts that only repeat it, so also check the facts from these turns.
     of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])

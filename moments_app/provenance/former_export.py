@@ -105,7 +105,7 @@ def restore_former(importing: Importing) -> None:
     former = _read(importing)
     there = MemoryAtom.objects.of_person(importing.user).filter(content_hash__in=said_in(former))
     stream = MemoryStream.objects.ensure_of_person(importing.user, DEFAULT_AGENT)
-    known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (there, there.holding()))
+    known, holding = (set(rows.values_list("content_hash", flat=True)) for rows in (there, there.current()))
     new = statements_of(former, known, holding)
     atoms = [MemoryAtom(stream=stream, user=importing.user, **columns) for columns in new]
     sessions = dict(Message.objects.filter(pk__in=_sources(atoms)).values_list("pk", "session_id"))

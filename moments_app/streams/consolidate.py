@@ -342,7 +342,7 @@ def _merge(lines: Sequence[Line], rows: Sequence[MemoryAtom], cause: Cause) -> N
         for line in sorted(lines, key=lambda line: len(line.carries), reverse=True)
         for pk in line.carries
     }
-    was = dict(MemoryAtom.objects.holding().filter(pk__in=into).values_list("pk", "merged_into"))
+    was = dict(MemoryAtom.objects.current().filter(pk__in=into).values_list("pk", "merged_into"))
     for row in rows:
         parts = [pk for pk, line in was.items() if into[pk] == row.pk != line]
         MemoryAtom.objects.filter(pk__in=parts).change(

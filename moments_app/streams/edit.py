@@ -86,7 +86,7 @@ def own_texts(profile: UserProfile) -> dict[str, Any]:
 
 
 def _written(**where: Any) -> MemoryAtomQuerySet:
-    return MemoryAtom.objects.holding().filter(is_candidate=False, **where).in_order()
+    return MemoryAtom.objects.current().filter(is_candidate=False, **where).in_order()
 
 
 def _write(stream: MemoryStream, attribute: str, texts: Iterable[str], actor: str) -> None:

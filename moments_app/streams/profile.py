@@ -66,7 +66,7 @@ class Profile(NamedTuple):
 @transaction.atomic(savepoint=False)
 def rebuild_profiles(users: Collection[int]) -> None:
     for user in UserProfile.objects.locked().filter(pk__in=users).order_by("pk"):
-        profile = profile_of(MemoryAtom.objects.holding().of_person(user).about_user(), user.zone)
+        profile = profile_of(MemoryAtom.objects.current().of_person(user).about_user(), user.zone)
         if (user.summary, user.interests, user.preferred_topics) != profile:
             user.summary, user.interests, user.preferred_topics = profile
             user.save(update_fields=[*DERIVED, "updated_at"])

@@ -210,7 +210,7 @@ def _in_time(facts: MemoryAtomQuerySet, values: dict[str, Any]) -> MemoryAtomQue
     if "as_of" in values:
         return facts.as_of(values["as_of"])
     if values["state"] == HOLDING:
-        return facts.holding()
+        return facts.current()
     return facts.filter(state=MemoryAtom.State.ENDED) if values["state"] == ENDED else facts
 
 

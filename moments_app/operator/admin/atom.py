@@ -321,7 +321,7 @@ class KnownPersonForm(FormPage[KnownPerson]):
     def context(self) -> dict[str, Any]:
         if not may_see(self.request, MemoryAtom):
             return {"known_person": self.row, "sees_facts": False}
-        facts = MemoryAtom.objects.holding().filter(about=self.row).select_related("user")
+        facts = MemoryAtom.objects.current().filter(about=self.row).select_related("user")
         shown, more = first_of(facts.defer("search_vector").newest_first(), FACTS_SHOWN)
         return {"known_person": self.row, "sees_facts": True, "facts": shown, "more": more}
 

@@ -108,7 +108,7 @@ class Who(FirstTab[UserProfile], PersonPage):
         if time:
             facts, ended = facts.as_of(time), ended.filter(ended_at__lte=time)
         else:
-            facts = facts.holding()
+            facts = facts.current()
         facts, behaves = facts.newest_first(), Q(kind__in=BEHAVIOR) | Q(is_candidate=True)
         holds, more = _each_once(facts.exclude(behaves))
         behavior, more_behavior = _each_once(facts.filter(behaves))
