@@ -174,7 +174,7 @@ def serve(ending: threading.Event) -> None:
 
 def _begin_next(free: threading.Semaphore, ended: ThreadWaker) -> bool:
     """Send the delivery that has been due longest, in a thread. Return False if none is due."""
-    delivery = WebhookDelivery.objects.take_next()
+    delivery = WebhookDelivery.objects.claim_next()
     if delivery is None:
         return False
     threading.Thread(target=_send_beside, args=[delivery, free, ended], name="webhook", daemon=True).start()

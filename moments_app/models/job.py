@@ -149,7 +149,7 @@ class JobQuerySet(OfPersonQuerySet["Job"]):
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=Now())
 
     def claimable(self) -> Self:
-        """Return due jobs that `take_next` can claim. Exclude tasks, and people who have a running job."""
+        """Return due jobs that `claim_next` can claim. Exclude tasks, and people who have a running job."""
         running = Job.objects.working().exclude(process=TASK).alias(about=SUBJECT).filter(about=OuterRef("about"))
         return self.due().exclude(process=TASK).alias(about=SUBJECT).exclude(Exists(running))
 

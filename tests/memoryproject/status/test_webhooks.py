@@ -101,7 +101,7 @@ def test_failed_jobs_unavailable_providers_and_erasures_are_sent(
     assert taken
     taken.fail("No such prompt.")
     send_all()
-    Circuit.objects.create(engine="openai:gpt", work="text")._tell("circuit_opened", "request")
+    Circuit.objects.create(engine="openai:gpt", work="text")._log("circuit_opened", "request")
     erased = erase_user("ada", application=DEFAULT, actor="key:test")
     send_all()
     whose = {"user_id": "ada", "session_id": session.session_id}
