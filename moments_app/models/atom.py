@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
 from moments_app.engines.words import words_of
-from moments_app.models.correction import SHOWN, Cause, StatementChange
+from moments_app.models.correction import SHOWN_COLUMNS, Cause, StatementChange
 from moments_app.models.job import Job
 from moments_app.models.known_person import SELF, KnownPerson
 from moments_app.models.prompt import PromptVersion
@@ -34,10 +34,10 @@ BY_DATE = "date"  # value of `ended_by` for a plan whose day has passed
 BY_IMPORT = "import:"  # prefix of `written_by` and `ended_by` for facts of another system
 SHARED_NAMES_NOBODY = "Send a shared item without related_users. Shared items can't name people."
 # Attributes of texts that a client or operator wrote into a profile. The last two can have many values.
-OF_PROFILE = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
+PROFILE_ATTRIBUTES = SUMMARY, INTEREST, TOPIC = "summary", "interest", "topic"
 PINNED_TEXT = "text"  # attribute of a text that a client or operator pinned to a stream
-WRITTEN = (*OF_PROFILE, PINNED_TEXT)
-WHOLE = (SUMMARY, PINNED_TEXT)  # attributes of texts with several sentences instead of one fact
+WRITTEN_ATTRIBUTES = (*PROFILE_ATTRIBUTES, PINNED_TEXT)
+TEXT_ATTRIBUTES = (SUMMARY, PINNED_TEXT)  # attributes of texts with several sentences instead of one fact
 _SENTENCES = {INTEREST: "User is interested in {}.", TOPIC: "User likes to talk about {}."}
 
 # The kinds of statements that are listed as entities.
@@ -99,7 +99,7 @@ def profile_sentence(attribute: str, text: str) -> str:
 
 def _text_of(attribute: str, sentence: str) -> str:
     before, _, after = _SENTENCES.get(attribute, "").partition("{}")
-    return sentence.removeprefix(before).removesuffix(after) if attribute not in WHOLE else ""
+    return sentence.removeprefix(before).removesuffix(after) if attribute not in TEXT_ATTRIBUTES else ""
 
 
 class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
@@ -200,7 +200,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.waiting().filter(consolidated_at=None)
 
     def of_profile(self) -> Self:
-        return self.filter(attribute__in=OF_PROFILE)
+        return self.filter(attribute__in=PROFILE_ATTRIBUTES)
 
     def about_user(self) -> Self:
         """Return statements about the user, including those about relatives and friends."""
@@ -215,11 +215,13 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
     def in_profile(self) -> Self:
         """Exclude directly written texts. Order the other items by pinned first, then by worth, then newest first."""
-        return self.exclude(attribute__in=WRITTEN).order_by("-is_pinned", "-worth", "-formed_at", "-id")
+        return self.exclude(attribute__in=WRITTEN_ATTRIBUTES).order_by("-is_pinned", "-worth", "-formed_at", "-id")
 
     def in_contexts(self, stream: MemoryStream) -> Self:
         """Return the newest facts of a stream, which every context includes. Searches find the others."""
-        facts = self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN)
+        facts = (
+            self.filter(stream=stream, is_candidate=False).facts().unpinned().exclude(attribute__in=WRITTEN_ATTRIBUTES)
+        )
         return facts.newest_first()[: stream.fact_buffer_max]
 
     def unpinned(self) -> Self:
@@ -626,7 +628,7 @@ class MemoryAtom(Searched):
     def save_edit(self, cause: Cause, update_fields: Collection[str] | None = None) -> None:
         was = MemoryAtom.objects.get(pk=self.pk)
         self.save(update_fields=update_fields)
-        before = {name: getattr(was, name) for name in SHOWN if getattr(was, name) != getattr(self, name)}
+        before = {name: getattr(was, name) for name in SHOWN_COLUMNS if getattr(was, name) != getattr(self, name)}
         StatementChange.objects.record(StatementChange.Action.EDITED, cause, [(self, before)])
 
     def describe(self) -> Self:
@@ -635,9 +637,9 @@ class MemoryAtom(Searched):
             return self
         if self.about_kind != self.About.PERSON:
             self.about_kind = ABOUT[MemoryStream.Type(self.stream.stream_type)]
-        if self.attribute in WRITTEN:
+        if self.attribute in WRITTEN_ATTRIBUTES:
             self.value = _text_of(self.attribute, self.content)[:255]
-            self.kind = self.Kind.OTHER if self.attribute in WHOLE else self.Kind.PREFERENCE
+            self.kind = self.Kind.OTHER if self.attribute in TEXT_ATTRIBUTES else self.Kind.PREFERENCE
             return self
         statement = statement_of(self.content)
         if statement:

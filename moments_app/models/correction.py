@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 CorrectionState = dict[str, int | datetime | None]
 # The columns of a statement that are shown in its history. The others contain primary keys.
-SHOWN = ("content", "kind", "state", "formed_at", "valid_from", "valid_until", "due_at", "is_wrong", "is_pinned")
+SHOWN_COLUMNS = (
+    "content",
+    "kind",
+    "state",
+    "formed_at",
+    "valid_from",
+    "valid_until",
+    "due_at",
+    "is_wrong",
+    "is_pinned",
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,7 @@ class StatementChange(models.Model):
     @property
     def shown(self) -> dict[str, Any]:
         """The former values without primary keys."""
-        return {name: self.before[name] for name in SHOWN if name in self.before}
+        return {name: self.before[name] for name in SHOWN_COLUMNS if name in self.before}
 
 
 class ContradictionQuerySet(models.QuerySet["Contradiction"]):

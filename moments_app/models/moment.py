@@ -127,7 +127,7 @@ class Episode(models.Model):
         abstract = True
 
 
-WRITTEN = tuple(field.name for field in Episode._meta.local_fields)
+EPISODE_FIELDS = tuple(field.name for field in Episode._meta.local_fields)
 
 
 class Moment(Episode, Searched):

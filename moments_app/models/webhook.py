@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(hours=1)
-KEPT_TRYING = timedelta(days=3)
+RETRIED_FOR = timedelta(days=3)
 LEASE = timedelta(minutes=1)  # lease of a delivery attempt; after it expires, another process retries
 SECRET_BYTES = 24
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 
 
 class WebhookEvent(models.TextChoices):
@@ -164,7 +164,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
         return max(min([*waits, within]), 0.0)
 
     def expired(self) -> Self:
-        return self.filter(due_at=None, queued_at__lt=timezone.now() - KEPT)
+        return self.filter(due_at=None, queued_at__lt=timezone.now() - RETENTION)
 
 
 class WebhookDelivery(models.Model):
@@ -217,7 +217,7 @@ class WebhookDelivery(models.Model):
 
     @transaction.atomic
     def record_failure(self, error: str) -> None:
-        """Postpone this delivery and the endpoint's other deliveries. Stop retrying this one after `KEPT_TRYING`.
+        """Postpone this delivery and the endpoint's other deliveries. Stop retrying this one after `RETRIED_FOR`.
 
         The error message must not contain the address.
         """
@@ -232,7 +232,7 @@ class WebhookDelivery(models.Model):
         self.save(update_fields=["due_at", "error"])
 
     def _next(self, now: "datetime") -> "datetime | None":
-        return now + pause_after(self.attempts) if now < self.queued_at + KEPT_TRYING else None
+        return now + pause_after(self.attempts) if now < self.queued_at + RETRIED_FOR else None
 
     def resend(self) -> None:
         self.queued_at = self.due_at = database_now()

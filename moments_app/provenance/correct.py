@@ -29,7 +29,7 @@ from moments_app.models import (
     Moment,
     StatementChange,
 )
-from moments_app.models.atom import WHOLE, WRITTEN, content_hash
+from moments_app.models.atom import TEXT_ATTRIBUTES, WRITTEN_ATTRIBUTES, content_hash
 from moments_app.provenance.written_texts import (
     KINDS,
     Row,
@@ -270,14 +270,14 @@ def _facts(
     twins = Q(content_hash=fact.content_hash)
     # The search returns a turn instead of facts that only repeat it, so also check the facts from these turns.
     of_turns = Q(source_message_ids__overlap=[*fact.source_message_ids, *(turn.pk for turn in turns)])
-    same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN) | line)
+    same = own.filter(Q(pk__in=found) | twins | of_turns | Q(attribute__in=WRITTEN_ATTRIBUTES) | line)
     changes = []
     for other in same.exclude(pk=fact.pk).defer("search_vector").order_by("pk"):
         is_twin = other.content_hash == fact.content_hash
         is_same = is_twin or rewording.says_same(other.content)
         # Possibly only some sentences of a line say the same thing.
         is_line = other.state == MemoryAtom.State.LINE
-        is_text = other.attribute in WHOLE or is_line
+        is_text = other.attribute in TEXT_ATTRIBUTES or is_line
         is_reworded = is_text or order.kind == Correction.Kind.CORRECTED
         after = order.after if is_twin else rewording.of(other.content) if is_reworded else ""
         if after != other.content and (is_same or after or is_text):
@@ -425,7 +425,7 @@ def _replacement(atom: MemoryAtom, content: str, correction: Correction) -> Memo
         kind=atom.kind,
         is_candidate=atom.is_candidate,
         source_user_id=atom.source_user_id,
-        attribute=atom.attribute if atom.attribute in WRITTEN else "",
+        attribute=atom.attribute if atom.attribute in WRITTEN_ATTRIBUTES else "",
         about_kind=atom.about_kind,
         subject=atom.subject,
         speaker=atom.speaker,

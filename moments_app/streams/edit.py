@@ -26,7 +26,7 @@ from moments_app.streams.add_atoms import add_atoms, consolidate_if_due, process
 from moments_app.streams.profile import rebuild_profiles
 from moments_app.streams.texts import is_in_line, line_key, lock_stream, remove_lines_with
 from moments_app.streams.timeline import (
-    ZONE,
+    TIMEZONE,
     facts_ended_by,
     recompute_plan_ends,
     recompute_timelines,
@@ -61,7 +61,7 @@ def edit_profile(profile: UserProfile, edits: Mapping[str, Any], *, actor: str) 
         stream = MemoryStream.objects.ensure_of_person(profile, DEFAULT_AGENT)
         _write(stream, ATTRIBUTES[field], [text for text in texts if text.strip()], actor)
     if "timezone" in edits:
-        recompute_plan_ends(MemoryAtom.objects.planned().filter(user=profile), Cause(actor, ZONE))
+        recompute_plan_ends(MemoryAtom.objects.planned().filter(user=profile), Cause(actor, TIMEZONE))
     rebuild_profiles([profile.pk])  # needed even if no statement changed, to replace the edited text
 
 

@@ -59,7 +59,7 @@ from sessions_app.models.session import MIN_TURNS
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.retention.read_archived import MISSING, with_readable_text
 
-SWEEP = 500  # maximum sessions per run
+MAX_SESSIONS = 500  # maximum sessions per run
 PROMPT_TOKENS = 1_450  # estimated tokens of the prompt, streams and known items of a call
 WITHDRAWN_RANGES = "again"  # key in job params: [first, last] ranges of turns whose memories were withdrawn
 
@@ -154,7 +154,7 @@ class FormMemories(Process[FormationInput, Formed]):
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
         """Queue the extraction of facts from idle sessions, unless they are about to be brought up to date."""
-        cold = list(_cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
+        cold = list(_cold()[:MAX_SESSIONS]) if settings.MEMORY_FORMATION.enabled else []
         for session in () if dry_run else cold:
             Job.objects.request(self.name, session, requested_by=self.name, force=True)
         return Asked(len(cold))

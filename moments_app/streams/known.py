@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import WRITTEN, MemoryAtomQuerySet
+from moments_app.models.atom import WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 
 CURRENT_ITEMS = 20  # maximum latest items per stream
@@ -56,7 +56,7 @@ def _current(stream: MemoryStream, atoms: Iterable[MemoryAtom], numbered: Collec
 
 def _read(user: UserProfile, streams: Iterable[MemoryStream]) -> dict[int, list[MemoryAtom]]:
     """Return the atoms that an engine may receive, latest first, keyed by stream."""
-    active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=WRITTEN).only(*COLUMNS)
+    active = MemoryAtom.objects.active().seen_by(user).exclude(attribute__in=WRITTEN_ATTRIBUTES).only(*COLUMNS)
     found: dict[int, MemoryAtom] = {}
     for atoms in _queries_for(active, list(streams)):
         found |= {atom.pk: atom for atom in atoms}

@@ -24,8 +24,8 @@ from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key
 from sessions_app.models import Message, Session, UserProfile
 
-WRITTEN = 500  # statements per batch
-READ = 100  # maximum statements from which a person's names are derived
+BATCH_SIZE = 500  # statements per batch
+MAX_STATEMENTS = 100  # maximum statements from which a person's names are derived
 SPEECH = (Message.Role.USER, Message.Role.ASSISTANT)
 ASSISTANT = "Assistant"  # the name of an unnamed assistant in quotations
 
@@ -51,7 +51,7 @@ def link_all(user: int) -> None:
     atoms = MemoryAtom.objects.filter(user=user, is_candidate=False, about=None, position=None)
     linked = list(atoms.defer("search_vector").in_order())
     link_people(linked)
-    MemoryAtom.objects.bulk_update([atom for atom in linked if atom.about_id], ["about"], batch_size=WRITTEN)
+    MemoryAtom.objects.bulk_update([atom for atom in linked if atom.about_id], ["about"], batch_size=BATCH_SIZE)
     rebuild_known_people(set(KnownPerson.objects.filter(user=user).values_list("pk", flat=True)))
 
 
@@ -149,7 +149,7 @@ def rebuild_known_people(pks: Collection[int]) -> None:
 
 def _derive(person: KnownPerson, names: Collection[str]) -> None:
     statements = MemoryAtom.objects.findable().filter(about=person, is_wrong=False).in_profile()
-    rows = [Said(*row) for row in statements.values_list(*Said._fields)[:READ]]
+    rows = [Said(*row) for row in statements.values_list(*Said._fields)[:MAX_STATEMENTS]]
     called, person.relationship = called_in(rows, names)
     person.name, *person.aliases = called or person.names
 

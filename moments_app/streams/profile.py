@@ -16,18 +16,18 @@ from moments_app.engines.extractive.language import common_words, stem, words
 from moments_app.engines.tables import word_set
 from moments_app.engines.words import told_words, without_speaker
 from moments_app.models import MemoryAtom
-from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN, MemoryAtomQuerySet
+from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
 from sessions_app.models.user_profile import DERIVED, PROFILE_LIST_MAX, united
 
 READ = 300  # maximum statements for a profile, besides those written into it
 PROFILE_MAX = 2_000  # maximum characters after the introductory text
-LINES = 8  # maximum statements per heading
-STALE = timedelta(days=120)  # age from which a plan counts as done or given up
-INTERESTS = 10  # maximum interests that are derived from statements
-TOPICS = 5  # maximum topics that are derived from statements
-RECURRING = 2  # minimum statements that mention an interest
-OFTEN = 3  # minimum statements that mention a topic
+MAX_LINES = 8  # maximum statements per heading
+PLAN_MAX_AGE = timedelta(days=120)  # age from which a plan counts as done or given up
+MAX_INTERESTS = 10  # maximum interests that are derived from statements
+MAX_TOPICS = 5  # maximum topics that are derived from statements
+MIN_INTEREST_MENTIONS = 2  # minimum statements that mention an interest
+MIN_TOPIC_MENTIONS = 3  # minimum statements that mention a topic
 _KIND = MemoryAtom.Kind
 HEADINGS = {
     _KIND.IDENTITY: "Who they are:",
@@ -79,7 +79,7 @@ def profile_of(statements: MemoryAtomQuerySet, zone: tzinfo) -> Profile:
 
 def derived(statements: Sequence[Said], zone: tzinfo) -> Profile:
     """Derive a profile from texts that were written into it, and from statements in the order of `in_profile`."""
-    own = [one for one in statements if one.attribute not in WRITTEN]
+    own = [one for one in statements if one.attribute not in WRITTEN_ATTRIBUTES]
     opening = [one.content for one in statements if one.attribute == SUMMARY]
     return Profile(
         "\n".join([*opening, *_lines(own, zone)]),
@@ -102,7 +102,7 @@ def _lines(own: Sequence[Said], zone: tzinfo) -> list[str]:
     sections: dict[str, list[str]] = {kind: [] for kind in HEADINGS}
     for one in _without_repetitions(own):
         section = pinned if one.is_pinned else sections.get(one.kind)
-        if section is None or (section is not pinned and len(section) == LINES):
+        if section is None or (section is not pinned and len(section) == MAX_LINES):
             continue
         line = one.content if one.is_pinned else f"- {one.content} ({one.formed_at.astimezone(zone):%Y-%m-%d})"
         heading = "" if section or one.is_pinned else HEADINGS[_KIND(one.kind)]
@@ -118,7 +118,7 @@ def _without_repetitions(own: Sequence[Said]) -> Iterator[Said]:
     newest = max((one.formed_at for one in own), default=None)
     seen: set[str] = set()
     for one in own:
-        is_stale = one.kind in (_KIND.PLAN, _KIND.TASK) and newest and one.formed_at < newest - STALE
+        is_stale = one.kind in (_KIND.PLAN, _KIND.TASK) and newest and one.formed_at < newest - PLAN_MAX_AGE
         text = told_words(without_speaker(one.content))
         if text not in seen and (one.is_pinned or not is_stale):
             seen.add(text)
@@ -130,8 +130,8 @@ def _interests(own: Iterable[Said]) -> list[str]:
     for one in own:
         if not _DISLIKES.search(one.content):
             named = [word for word in words(one.content) if word in word_set("activities")]
-            counts.update(dict.fromkeys(named, RECURRING if _LIKES.search(one.content) else 1))
-    return [text for text, count in counts.most_common() if count >= RECURRING][:INTERESTS]
+            counts.update(dict.fromkeys(named, MIN_INTEREST_MENTIONS if _LIKES.search(one.content) else 1))
+    return [text for text, count in counts.most_common() if count >= MIN_INTEREST_MENTIONS][:MAX_INTERESTS]
 
 
 def _topics(own: Iterable[Said]) -> list[str]:
@@ -141,5 +141,5 @@ def _topics(own: Iterable[Said]) -> list[str]:
         named = {stem(word): word for word in _WORD.findall(without_speaker(one.content)) if word.islower()}
         counts.update(named.keys())
         words_by_stem = named | words_by_stem
-    found = [words_by_stem[word] for word, count in counts.most_common() if count >= OFTEN]
-    return [word for word in found if not (word in common_words() or _LIKES.search(word))][:TOPICS]
+    found = [words_by_stem[word] for word, count in counts.most_common() if count >= MIN_TOPIC_MENTIONS]
+    return [word for word in found if not (word in common_words() or _LIKES.search(word))][:MAX_TOPICS]

@@ -26,9 +26,9 @@ from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 from sessions_app.text.invisible_characters import has_invisible, without_invisible
 
-LONGEST = 4_000  # maximum characters of a wording
-SOURCES = 50  # maximum source turns to compare a wording with
-PEOPLE = 100  # maximum people per release
+MAX_WORDING = 4_000  # maximum characters of a wording
+MAX_SOURCE_TURNS = 50  # maximum source turns to compare a wording with
+MAX_PEOPLE = 100  # maximum people per release
 QUOTE_WORDS = 8  # minimum consecutive words that count as a quotation
 SENTENCE_WORDS = 4  # minimum words of a whole sentence that counts as a quotation
 
@@ -51,7 +51,7 @@ def agent_of(candidate: MemoryAtom) -> str:
 
 def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
     turns = Message.objects.filter(pk__in=candidate.source_message_ids, user=candidate.user_id)
-    found = list(turns.select_related("session", "user").in_order()[:SOURCES])
+    found = list(turns.select_related("session", "user").in_order()[:MAX_SOURCE_TURNS])
     return with_text(found[0].user, found) if found else []
 
 
@@ -64,10 +64,10 @@ def matching_candidates(candidate: MemoryAtom) -> MemoryAtomQuerySet:
 
 
 def account_ages(candidate: MemoryAtom) -> list[int]:
-    """Return the ages in days of the accounts that said the same thing, youngest first; at most `PEOPLE` + 1."""
+    """Return the ages in days of the accounts that said the same thing, youngest first; at most `MAX_PEOPLE` + 1."""
     # An operator writes the messages of test persons.
     people = matching_candidates(candidate).filter(user__is_test=False).order_by("-user__created_at")
-    made = people.values_list("user__created_at", flat=True)[: PEOPLE + 1]
+    made = people.values_list("user__created_at", flat=True)[: MAX_PEOPLE + 1]
     return [(timezone.now() - at).days for at in made]
 
 
@@ -81,7 +81,7 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
     Raises:
         CannotRelease: the wording quotes its source or exists already, or the candidate is no longer in memory.
     """
-    wording = checked(wording, matching_candidates(candidate)[:PEOPLE])
+    wording = checked(wording, matching_candidates(candidate)[:MAX_PEOPLE])
     with transaction.atomic():
         found = _locked_with_same(candidate)
         _review(found)
@@ -158,8 +158,8 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
         CannotRelease: it is blank, too long, has invisible characters, or quotes a source.
     """
     wording = " ".join(wording.replace("\0", "").split())
-    if not wording or len(wording) > LONGEST:
-        raise CannotRelease(f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+    if not wording or len(wording) > MAX_WORDING:
+        raise CannotRelease(f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
     if has_invisible(wording):
         raise CannotRelease("wording: the text has invisible characters. Type it by hand.")
     texts = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
@@ -229,7 +229,7 @@ def _sources(release: Release) -> list[Source]:
 def _locked_with_same(candidate: MemoryAtom) -> list[MemoryAtom]:
     """Return the current candidate and matching ones, locked against erasures and retractions."""
     same = matching_candidates(candidate)
-    before = list(same[:PEOPLE])
+    before = list(same[:MAX_PEOPLE])
     UserProfile.objects.hold({atom.user_id for atom in before if atom.user_id})
     list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in before]).order_by("pk"))
     named = same.filter(pk__in=[atom.pk for atom in before])

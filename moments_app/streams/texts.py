@@ -18,7 +18,7 @@ from sessions_app.database.sql import lock_rows
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
-CONSOLIDATION = "consolidation:"  # prefix of `reason` for changes by a consolidation, followed by its time
+CONSOLIDATION_PREFIX = "consolidation:"  # prefix of `reason` for changes by a consolidation, followed by its time
 
 
 class CannotUndo(Refusal):
@@ -121,7 +121,7 @@ def last_time(stream: MemoryStream) -> datetime | None:
 
 
 def reason_of(time: datetime) -> str:
-    return f"{CONSOLIDATION}{time.isoformat()}"
+    return f"{CONSOLIDATION_PREFIX}{time.isoformat()}"
 
 
 @transaction.atomic
@@ -207,7 +207,7 @@ def _split(atom: MemoryAtom, before: Mapping[str, Any], lines: Collection[int], 
 
 
 def _changes_since(stream: int, time: datetime) -> StatementChangeQuerySet:
-    changes = StatementChange.objects.filter(statement__stream=stream, reason__startswith=CONSOLIDATION)
+    changes = StatementChange.objects.filter(statement__stream=stream, reason__startswith=CONSOLIDATION_PREFIX)
     return changes.filter(reason__gte=reason_of(time))
 
 

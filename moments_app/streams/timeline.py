@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Cause, Contradiction, MemoryAtom, StatementChange
-from moments_app.models.atom import BY_DATE, WRITTEN, MemoryAtomQuerySet
+from moments_app.models.atom import BY_DATE, WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from moments_app.models.stream import MemoryStream
 from moments_app.streams.known_people import names_of, rebuild_known_people
 from moments_app.streams.profile import rebuild_profiles
@@ -30,7 +30,7 @@ MIN_CONFIDENCE = 0.7  # minimum confidence of a fact that ends another without a
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # prefixes of `ended_by` for engines and operators' answers
 UNCERTAIN = "the person may have several of these, or the later fact may be about someone else"
 UNSURE = "the speaker was not sure"
-ZONE = "timezone"  # reason of a change to the end of a plan
+TIMEZONE = "timezone"  # reason of a change to the end of a plan
 
 
 class CannotDecide(Refusal):
@@ -122,7 +122,7 @@ def end_past_plans() -> int:
 @transaction.atomic
 def _end_past_plans_of(user: int | None) -> int:
     lock_rows(UserProfile.objects.filter(pk__in=[user] if user else []))
-    recompute_plan_ends(MemoryAtom.objects.past_plans().filter(user=user), Cause(BY_DATE, ZONE))
+    recompute_plan_ends(MemoryAtom.objects.past_plans().filter(user=user), Cause(BY_DATE, TIMEZONE))
     plans = list(MemoryAtom.objects.past_plans().filter(user=user))
     remove_lines_with(plans, Cause(BY_DATE))
     MemoryAtom.objects.filter(pk__in=[plan.pk for plan in plans]).change(
@@ -235,7 +235,7 @@ def ask_operator(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
 
 
 def _has_timeline(atom: MemoryAtom) -> bool:
-    is_timed = bool(atom.attribute) and atom.attribute not in WRITTEN
+    is_timed = bool(atom.attribute) and atom.attribute not in WRITTEN_ATTRIBUTES
     return is_timed and bool(atom.user_id) and not atom.is_candidate
 
 

@@ -20,8 +20,8 @@ from unfold.decorators import display
 from moments_app.models import MemoryAtom, Release, ReleaseSource
 from moments_app.operator.transcript import entries
 from moments_app.streams.release import (
-    LONGEST,
-    PEOPLE,
+    MAX_PEOPLE,
+    MAX_WORDING,
     CannotRelease,
     account_ages,
     agent_of,
@@ -50,7 +50,7 @@ STATES = {"active": "success", "revoked": "warning", "invalid signature": "dange
 
 
 class WordingForm(forms.Form):
-    wording = forms.CharField(max_length=LONGEST, widget=forms.Textarea)
+    wording = forms.CharField(max_length=MAX_WORDING, widget=forms.Textarea)
     note = forms.CharField(max_length=2_000, required=False)
 
 
@@ -96,7 +96,7 @@ def who_said_it(ages: Sequence[int]) -> str:
         return "Learned from a test person only."
     if number == 1:
         return f"Learned from 1 person; their account is {_days(ages)} old."
-    people = f"more than {PEOPLE}" if number > PEOPLE else str(number)
+    people = f"more than {MAX_PEOPLE}" if number > MAX_PEOPLE else str(number)
     whose = "their" if number <= LISTED else f"the {LISTED} youngest"
     return f"Learned from {people} people; {whose} accounts are {_days(ages[:LISTED])} old."
 
@@ -179,7 +179,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = WordingForm(request.POST)
         if not form.is_valid():
-            return self.page(problem=f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+            return self.page(problem=f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
         try:
             made = release(self.candidate, **form.cleaned_data, actor=self.actor)
         except CannotRelease as error:
@@ -265,7 +265,7 @@ class RewordRelease(RowAction[Release]):
     def change(self, made: Release) -> str:
         form = WordingForm(self.request.POST)
         if not form.is_valid():
-            messages.error(self.request, f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+            messages.error(self.request, f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
             return change_url(made)
         again = partial(reword, made, **form.cleaned_data, actor=self.actor)
         self.attempt(

@@ -22,7 +22,7 @@ from memoryproject.conf import WebhookSettings
 from memoryproject.status import webhooks
 from memoryproject.status.webhooks import SENDERS, NotReceived, post, send, serve
 from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
-from moments_app.models.webhook import KEPT_TRYING, LEASE, WebhookEvent
+from moments_app.models.webhook import LEASE, RETRIED_FOR, WebhookEvent
 from sessions_app.database import wake
 from sessions_app.models import Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -197,7 +197,7 @@ def test_a_failing_endpoint_does_not_delay_others(webhook: WebhookEndpoint, rece
 def test_an_undelivered_event_fails_in_the_end_and_can_be_resent(webhook: WebhookEndpoint, receiver: Receiver) -> None:
     receiver.statuses = [500]
     happen()
-    WebhookDelivery.objects.update(queued_at=timezone.now() - KEPT_TRYING)
+    WebhookDelivery.objects.update(queued_at=timezone.now() - RETRIED_FOR)
     send_all()
     [delivery] = WebhookDelivery.objects.all()
     assert (delivery.state, delivery.error) == ("failed", "answered with status 500")
