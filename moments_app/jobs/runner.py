@@ -109,7 +109,7 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     circuit = Circuit.objects.open_of(caller)
     if circuit and not circuit.allows(job):
         return circuit.hold(job, process.alike(job))
-    if not caller.is_free and (pause := EngineCall.objects.pause(job)):
+    if not caller.is_free and (pause := EngineCall.objects.reached_limit(job)):
         return _put_off(job, process, pause)
     try:
         _claim_think_commit(job, process)

@@ -215,7 +215,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         sums = days.annotate(kept=Sum("kept_count"), dropped=Sum("dropped_count"))
         return sums.order_by("day", "prompt_version__number")
 
-    def pause(self, job: Job | None = None) -> Pause | None:
+    def reached_limit(self, job: Job | None = None) -> Pause | None:
         """Return the pause until tomorrow if a cap or a limit is reached. Both apply to one day in UTC.
 
         A cap applies to all engines together, a limit to the key or application of the job, or of the current request.

@@ -88,7 +88,7 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
     """Return the query that the engine writes for the message, or the message itself if the engine writes none."""
     caller = language_model(settings.ENGINE.model_for_speed, timeout=SECONDS)
     with unlimited():  # circuits and calls are global
-        is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.pause()
+        is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.reached_limit()
     with acting_for(user_id, application=application) as user:
         read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or is_refused:
@@ -151,7 +151,7 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
     caller = embedding_model(model.recipe, timeout=SECONDS)
     if has_failed and Circuit.objects.refuse_query(caller.name):
         return None
-    if not caller.is_free and EngineCall.objects.pause():
+    if not caller.is_free and EngineCall.objects.reached_limit():
         return None
 
     def record(call: CallRecord) -> None:
@@ -207,7 +207,7 @@ def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
     from moments_app.engines.rerank import Reranker, reranker_name  # imported here because it imports an HTTP client
 
     conf = settings.RERANK
-    if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.pause():
+    if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.reached_limit():
         return {}
     connection.close()  # release the connection during the call
     reranker = Reranker(

@@ -110,7 +110,7 @@ def _why_not(caller: Caller) -> str:
     circuit = Circuit.objects.open_of(caller)
     if circuit and circuit.holds_all:
         return circuit.why
-    pause = EngineCall.objects.pause()
+    pause = EngineCall.objects.reached_limit()
     return pause.reason if pause else ""
 
 
