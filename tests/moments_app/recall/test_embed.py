@@ -532,7 +532,7 @@ class TestRequestsOutlastingAJob:
         with ThreadPoolExecutor(2) as pool, transaction.atomic():
             ask_to_embed("test", user_id=job.user_id)
             other = partial(ask_to_embed, "test", user_id=job.user_id)
-            pool.submit(on_its_own_connection, taken.beat, 1, 2).result(TIMEOUT)
+            pool.submit(on_its_own_connection, taken.record_heartbeat, 1, 2).result(TIMEOUT)
             joined = pool.submit(on_its_own_connection, transaction.atomic(other)).result(TIMEOUT)
         assert (joined, Job.objects.get(pk=job.pk).progress_done) == (job, 1)
 
