@@ -69,9 +69,9 @@ SHARED = [
 ]
 # Functions that return how many rows are waiting for an operator, by model.
 _BADGES = {
-    "moments_app.job": "moments_app.operator.admin.job.failed_jobs",
-    "moments_app.release": "moments_app.operator.admin.release.waiting",
-    "moments_app.correction": "moments_app.operator.admin.correction.waiting",
+    "moments_app.job": "moments_app.operator.admin.job.failed_count",
+    "moments_app.release": "moments_app.operator.admin.release.pending_count",
+    "moments_app.correction": "moments_app.operator.admin.correction.pending_count",
 }
 # Functions that return the page to open instead of the list, by model. A blank string opens the list.
 _OPENS = {"moments_app.release": "moments_app.operator.admin.release.pending_page"}

@@ -10,7 +10,7 @@ from django.db.models import Q
 from moments_app.context.receipts import KeptContext
 from moments_app.models import MemoryAtom
 from moments_app.operator.addresses import SESSIONS, Pages
-from moments_app.operator.context_view import ShownLayer, ShownLine, shown_layers
+from moments_app.operator.views.context import ShownLayer, ShownLine, shown_layers
 from sessions_app.admin.links import turn_url
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict

@@ -20,7 +20,7 @@ from memoryproject.embeddings.served import MAX_CHARS, Embedded, Model
 MAX_QUERIES = 64  # waiting queries; their clients time out after two seconds
 MAX_DOCUMENTS = 4_096  # waiting texts
 MAX_WAIT = 20.0  # seconds that new documents may have to wait
-SECONDS_PER_CHAR = 0.0005  # estimate before the first texts are measured
+SECONDS_PER_CHAR = 0.0001  # estimate before the first texts are measured
 RECENT = 0.05  # weight of the last text in the mean seconds per character
 NICENESS = 5  # nice value of the thread that embeds documents
 

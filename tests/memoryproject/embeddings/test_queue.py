@@ -90,7 +90,7 @@ def test_a_full_queue_reports_when_to_retry(is_query: bool, most: int) -> None:
 def test_documents_are_rejected_if_they_would_wait_too_long() -> None:
     async def scenario() -> None:
         queue = Queue(Slow())
-        queue.add(["x" * 1_000] * 100, is_query=False)  # about 50 seconds of work
+        queue.add(["x" * 1_000] * 500, is_query=False)  # about 50 seconds of work
         with pytest.raises(Full) as raised:
             queue.add(["x"], is_query=False)
         assert 30 < raised.value.seconds < 100

@@ -5,7 +5,7 @@ from django.test import Client
 
 from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.operator.addresses import Pages
-from moments_app.operator.context_view import BAR, shown_layers
+from moments_app.operator.views.context import BAR, shown_layers
 from sessions_app.models import Session, UserProfile
 from tests.moments_app.operator.test_context_receipt import served
 from tests.support.moments import remember
