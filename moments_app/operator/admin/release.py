@@ -16,8 +16,8 @@ from unfold.decorators import display
 from moments_app.models import MemoryAtom, Release, ReleaseSource
 from moments_app.operator.transcript import entries
 from moments_app.streams.release import (
-    MAX_WORDING,
     MAX_PEOPLE,
+    MAX_WORDING,
     CannotRelease,
     account_ages,
     agent_of,
