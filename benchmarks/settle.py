@@ -144,7 +144,7 @@ def _settle() -> float:
         override_settings(MEMORY_FORMATION=formation),
     ):
         started = time.monotonic()
-        while settled.count() < SETTLED and (job := Job.objects.take_next([Settle.name], after=Job.FIRST_SUBJECT)):
+        while settled.count() < SETTLED and (job := Job.objects.claim_next([Settle.name], after=Job.FIRST_SUBJECT)):
             run.run_taken(job)
         return time.monotonic() - started
 

@@ -9,11 +9,11 @@ from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
 from moments_app.jobs.scheduled import call_later
 from moments_app.models import Job, MemoryAtom, Moment, WebhookDelivery
-from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
+from moments_app.models.embedding import KINDS, ask_to_embed, owner_arguments
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.streams.add_atoms import add_statements
-from moments_app.streams.edit_profile import edit_profile
+from moments_app.streams.edit import edit_profile
 from moments_app.turns.platform_text import compare_lines, note_platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.limited_operators import unlimited
@@ -86,7 +86,7 @@ def embed_again(
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
     KINDS[kind].objects.filter(source_id=instance.pk).delete()
-    ask_to_embed("edit", **whose_memories(instance))
+    ask_to_embed("edit", **owner_arguments(instance))
 
 
 def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: str, **_: Any) -> None:
@@ -95,4 +95,4 @@ def write_into_profile(profile: UserProfile, edits: Mapping[str, Any], actor: st
 
 def resume_postponed_jobs(**_: Any) -> None:
     """Make the jobs due that a daily limit has postponed, because a limit was changed. They check the limits again."""
-    Job.objects.take_up()
+    Job.objects.resume_postponed()

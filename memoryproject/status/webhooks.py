@@ -78,7 +78,7 @@ def body_of(delivery: WebhookDelivery) -> bytes | None:
     facts = FACTS[event.type](event)
     if facts is None:
         return None
-    told = {"type": delivery.called, "timestamp": event.created_at.isoformat(timespec="milliseconds"), "data": facts}
+    told = {"type": delivery.name, "timestamp": event.created_at.isoformat(timespec="milliseconds"), "data": facts}
     return json.dumps(told).encode()
 
 
@@ -144,10 +144,10 @@ def send(delivery: WebhookDelivery) -> None:
     try:
         post(endpoint.url, body, message_id, endpoint.secret, public_only=public_only)
     except NotReceived as error:
-        delivery.note_failure(str(error))
+        delivery.record_failure(str(error))
         logger.warning("a webhook was not delivered", webhook=endpoint.pk, why=str(error), attempts=delivery.attempts)
     else:
-        delivery.note_sent()
+        delivery.record_sent()
 
 
 def serve(ending: threading.Event) -> None:
@@ -174,7 +174,7 @@ def serve(ending: threading.Event) -> None:
 
 def _begin_next(free: threading.Semaphore, ended: ThreadWaker) -> bool:
     """Send the delivery that has been due longest, in a thread. Return False if none is due."""
-    delivery = WebhookDelivery.objects.take_next()
+    delivery = WebhookDelivery.objects.claim_next()
     if delivery is None:
         return False
     threading.Thread(target=_send_beside, args=[delivery, free, ended], name="webhook", daemon=True).start()

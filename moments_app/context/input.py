@@ -24,7 +24,7 @@ from django.db.models import OuterRef
 
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import BY_DATE, WRITTEN
+from moments_app.models.atom import BY_DATE, WRITTEN_ATTRIBUTES
 from moments_app.models.entity import OPEN_SQL
 from moments_app.models.moment import LATEST_MOMENTS
 from moments_app.models.stream import LESSONS
@@ -173,7 +173,7 @@ class ContextInput:
         atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
         streams = MemoryStream.objects.seen_by(self.session).active().order_by("-last_updated_at", "-id")
         newest = atoms.observations().newest_first().values("pk")[:WAITING]
-        pinned = atoms.filter(is_pinned=True).exclude(attribute__in=WRITTEN).values("pk")
+        pinned = atoms.filter(is_pinned=True).exclude(attribute__in=WRITTEN_ATTRIBUTES).values("pk")
         own = candidates.newest_first().values("pk")[:CANDIDATES]
         named = {"newest": newest, "pinned": pinned, "own": own}
         found = list(streams.annotate(**{name: ArraySubquery(atoms) for name, atoms in named.items()}))
@@ -187,7 +187,7 @@ def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
     atoms = MemoryAtom.objects.active()
-    found = atoms.filter(pk__in=named).union(*(atoms.standing(stream) for stream in streams), all=True)
+    found = atoms.filter(pk__in=named).union(*(atoms.in_contexts(stream) for stream in streams), all=True)
     for atom in sorted(found, key=lambda atom: (atom.formed_at, atom.pk)):
         kept[atom.stream_id].append(atom)
     return kept

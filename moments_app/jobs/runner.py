@@ -33,8 +33,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, PromptVersion
 from moments_app.models.circuit import OUTAGE
-from moments_app.models.engine_call import Pause
-from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
+from moments_app.models.engine_call import ARCHIVE, DEFECT, MISSING_PROMPT, Pause
 from sessions_app.clock import database_now
 from sessions_app.daily_limits import Call, counting
 from sessions_app.models import UserProfile
@@ -54,7 +53,7 @@ def run_job(job_id: uuid.UUID | str) -> Job | None:
     Returns:
         The updated job, or None if it could not be claimed: it is not due, already claimed, ended or unknown.
     """
-    job = Job.objects.take(uuid.UUID(str(job_id)))
+    job = Job.objects.claim(uuid.UUID(str(job_id)))
     return run_taken(job) if job else None
 
 
@@ -108,22 +107,22 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     if caller is None:
         return _claim_think_commit(job, process)
     circuit = Circuit.objects.open_of(caller)
-    if circuit and not circuit.admits(job):
+    if circuit and not circuit.allows(job):
         return circuit.hold(job, process.alike(job))
-    if not caller.is_free and (pause := EngineCall.objects.used_up(job)):
+    if not caller.is_free and (pause := EngineCall.objects.reached_limit(job)):
         return _put_off(job, process, pause)
     try:
         _claim_think_commit(job, process)
     finally:
         if circuit:
-            circuit.give_back_probe(job)
+            circuit.release_probe(job)
 
 
 def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:
     """Postpone a job to another day, and also all due jobs affected by the same limit."""
     job.postpone(pause.until, pause.reason, Job.Held.BUDGET)
     alike = process.alike(job)
-    (alike.of_one(pause.subject) if pause.subject else alike).put_off(pause.until, pause.reason)
+    (alike.limited_by(pause.subject) if pause.subject else alike).postpone(pause.until, pause.reason)
 
 
 def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
@@ -134,7 +133,7 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
             process.failed(job, reason)
             Job.objects.filter(pk=job.pk).update(failure=failure)
         circuit = _opened(job, process, error)
-        if isinstance(error, CannotRun) or (circuit and circuit.gives_up(job)):
+        if isinstance(error, CannotRun) or (circuit and circuit.should_fail(job)):
             job.fail(reason)
         elif circuit:
             circuit.hold(job, process.alike(job), wait=job.backoff)
@@ -219,10 +218,10 @@ def recorder(job: Job, prompt_for: Callable[[str], PromptVersion | None], work: 
     """
 
     def record(call: CallRecord) -> None:
-        EngineCall.objects.keep(call, job=job, prompt_version=prompt_for(call.purpose))
+        EngineCall.objects.record(call, job=job, prompt_version=prompt_for(call.purpose))
         job.left_out.extend(call.left_out)
         if not call.is_part:
-            Circuit.objects.note(call, work, job=job)
+            Circuit.objects.record(call, work, job=job)
         connection.close()
 
     return record
@@ -241,7 +240,7 @@ def _heartbeat(job: Job) -> Iterator[Progress]:
     def beat() -> None:
         while not done.wait(settings.JOBS.heartbeat_seconds):
             try:
-                job.beat(*state)
+                job.record_heartbeat(*state)
             except Exception as error:  # the database may be down for a moment; the next heartbeat retries
                 logger.warning("heartbeat failed", job_id=str(job.job_id), error=type(error).__name__)
             finally:

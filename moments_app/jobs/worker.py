@@ -116,7 +116,7 @@ class Worker:
     def _work_off(self, bell: NotificationListener) -> None:
         if not self._may_rest:  # this worker starts with the site
             with suppress(DatabaseError):
-                Job.objects.take_up()  # changed settings may release held jobs
+                Job.objects.resume_postponed()  # changed settings may release held jobs
         while not self._ending.is_set():
             try:
                 if self._step():
@@ -136,13 +136,13 @@ class Worker:
         if self._may_have_lost_a_job:
             recover_jobs(idle=self._name)
             self._may_have_lost_a_job = False
-        return (self._runs_schedules and self._run(Job.objects.take_task(self._name))) or any(
+        return (self._runs_schedules and self._run(Job.objects.claim_task(self._name))) or any(
             self._run(self._taken(lane)) for lane in self._processes
         )
 
     def _taken(self, lane: Lane) -> Job | None:
         urgent = [name for other in sorted(self._processes) if other < lane for name in self._processes[other]]
-        job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent, worker=self._name)
+        job = Job.objects.claim_next(self._processes[lane], after=self._last[lane], urgent=urgent, worker=self._name)
         self._last[lane] = job.subject if job else Job.FIRST_SUBJECT  # saves a query in the next search
         return job
 
@@ -226,7 +226,7 @@ def keep_time(ending: threading.Event) -> None:
 def _wake_for_due_jobs() -> None:
     """Wake all workers, and start resting ones, if a job is overdue, because its notification may have been lost."""
     known = [process.name for process in processes()]
-    if Job.objects.takeable().filter(process__in=known, run_after__lt=Now() - timedelta(seconds=WAITS)).exists():
+    if Job.objects.claimable().filter(process__in=known, run_after__lt=Now() - timedelta(seconds=WAITS)).exists():
         os.kill(os.getppid(), WAKE)
         for channel in (Channel.JOBS, Channel.TASKS):
             wake(channel)

@@ -22,7 +22,7 @@ from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import Moved, ProcessInput, Progress, prompt_in_force, refuse_corrected
 from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
-from moments_app.models.moment import WRITTEN, moment_key
+from moments_app.models.moment import EPISODE_FIELDS, moment_key
 from moments_app.moments.journey import KnownBefore, are_current, told
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn, split
@@ -227,7 +227,7 @@ def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
 
 
 def _of_draft(draft: EpisodeDraft, chunk: Chunk) -> Segment:
-    written = {name: getattr(draft, name) for name in WRITTEN}
+    written = {name: getattr(draft, name) for name in EPISODE_FIELDS}
     answer = DraftMoment(**written, starts_at_message_idx=0, ends_at_message_idx=len(chunk.turns) - 1)
     return Segment(answer, chunk.sequences[0], chunk.sequences[-1], draft)
 
@@ -338,7 +338,7 @@ def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime
 
 def _columns(draft: DraftMoment) -> dict[str, Any]:
     """Return the engine's fields as columns. Strip the name, and remove duplicate tags."""
-    written = {name: getattr(draft, name) for name in WRITTEN}
+    written = {name: getattr(draft, name) for name in EPISODE_FIELDS}
     tags = {name: merge_lists([], value) for name, value in written.items() if isinstance(value, list)}
     return written | tags | {"name": draft.name.strip()}
 

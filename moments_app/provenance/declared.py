@@ -35,7 +35,7 @@ from moments_app.models import (
     WebhookDelivery,
     Word,
 )
-from moments_app.models.moment import WRITTEN, Episode
+from moments_app.models.moment import EPISODE_FIELDS, Episode
 from moments_app.models.stored_item import KEY_MAX, TEXT_MAX, TTL_MAX, TTL_MIN
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
@@ -96,7 +96,7 @@ declare(
         File(
             "moments",
             about="remembered episodes. `previous_moment_keys` lists the earlier moments, nearest first",
-            fields=f"key {' '.join(WRITTEN)} category starts_at ends_at session_id first_sequence last_sequence "
+            fields=f"key {' '.join(EPISODE_FIELDS)} category starts_at ends_at session_id first_sequence last_sequence "
             "previous_moment_keys journey engine created_at updated_at",
             columns=(MomentKey("key"), session_of("source_session", is_optional=True)),
             missing={"journey": ""} | BLANK,

@@ -30,7 +30,7 @@ from moments_app.moments.delete import mentions
 from moments_app.provenance.remake import MEMORIES, united
 from moments_app.provenance.repeated import STEMS
 from moments_app.streams.texts import first_consolidated
-from moments_app.streams.timeline import ended_by
+from moments_app.streams.timeline import facts_ended_by
 from sessions_app import lexemes
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.message import SequenceRange
@@ -245,7 +245,7 @@ def in_streams(
         user: the person of the turns; None if there are no turns.
         beside: primary keys of other rows withdrawn with the items, keyed by table.
     """
-    releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
+    releases = list(Release.objects.standing().with_sources(learned).select_related("atom").order_by("pk"))
     atoms = [*learned, *(release.atom for release in releases if release.atom)]
     since = first_consolidated(atoms)
     lines = [line for stream, time in since.items() for line in _written_since(stream, time)]
@@ -261,10 +261,10 @@ def in_streams(
         releases=releases,
         lines=lines,
         since=since,
-        reopened=ended_by(atoms, turns),
+        reopened=facts_ended_by(atoms, turns),
         corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
         people=people,
-        others=resting_on(withdrawn, user),
+        others=with_sources(withdrawn, user),
     )
 
 
@@ -343,7 +343,7 @@ def tables_without_rules() -> list[Provenance]:
     return [table for table in declared() if table.is_withdrawn and table.model not in WITH_RULES]
 
 
-def resting_on(
+def with_sources(
     withdrawn: Mapping[type[Model], Collection[int]], user: UserProfile | None
 ) -> dict[type[Model], list[Model]]:
     """Return the rows that have a withdrawn source, keyed by table, in the order of `tables_without_rules`.

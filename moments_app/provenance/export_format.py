@@ -20,13 +20,13 @@ from moments_app.models import (
     StatementChange,
     Summary,
 )
-from moments_app.models.atom import ABOUT, content_hash, hash_of_id
+from moments_app.models.atom import ABOUT, content_hash, id_hash
 from moments_app.models.embedding import ask_to_embed
-from moments_app.models.entity import EntityStatus, ending, text_of
+from moments_app.models.entity import EntityStatus, status_columns, text_of
 from moments_app.models.stored_item import END, LABELS_MAX, NAMESPACE_MAX, labels, stored
 from moments_app.provenance.former_export import restore_former, restore_texts
 from moments_app.recall.count_words import CountWords
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import pin_text
 from moments_app.streams.known_people import link_all
 from moments_app.streams.profile import rebuild_profiles
 from sessions_app.models import Message, Session, UserProfile
@@ -222,7 +222,7 @@ class AtomText(Column):
     def read(self, rows: list[RestoredRow], importing: Importing) -> list[RestoredRow]:
         for row in rows:
             text, atom_id = row.line[self.name], row.columns["atom_id"]
-            row.columns["content_hash"] = hash_of_id(atom_id) if row.line["is_listed"] else content_hash(text)
+            row.columns["content_hash"] = id_hash(atom_id) if row.line["is_listed"] else content_hash(text)
             row.columns["kind"] = row.line["kind"] or kind_of(row.line[self.name])
         return rows
 
@@ -237,7 +237,7 @@ class IsListed(Column):
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         for line in lines:
-            line[self.name] = line[self.name] == hash_of_id(line["atom_id"])
+            line[self.name] = line[self.name] == id_hash(line["atom_id"])
 
 
 class FormerEntity(Column):
@@ -259,7 +259,7 @@ class FormerEntity(Column):
             title, body, status, changed = (row.columns.pop(name) for name in FORMER_FIELDS)
             is_open = status == EntityStatus.OPEN
             row.columns |= {"stream": stream, "atom_type": MemoryAtom.Type.FACT, "content": text_of(title, body)}
-            row.columns |= {"content_hash": hash_of_id(atom_id), **ending(status, changed, "")}
+            row.columns |= {"content_hash": id_hash(atom_id), **status_columns(status, changed, "")}
             row.columns["formed_at"] = changed if is_open else row.columns["created_at"]
         return self._id.read(rows, importing)
 

@@ -38,8 +38,8 @@ from moments_app.provenance.remake import (
     waiting_remakes,
 )
 from moments_app.provenance.repeated import Answer, Retracted, answers_repeating
-from moments_app.streams.texts import changed_since, take_back
-from moments_app.streams.timeline import begin_again, settle, touch
+from moments_app.streams.texts import changed_since, undo_since
+from moments_app.streams.timeline import recompute_timelines, refresh_derived, reopen
 from sessions_app.database.sql import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
@@ -402,31 +402,31 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     withdrawn: list[Sequence[Model]] = [found.corrections, history, found.atoms, found.people]
     rewritten = [streams, _lock_other_atoms(found), found.releases, sources, found.reopened, marks]
     withdraw_rows(retraction, reversed(found.others.values()))
-    retraction.items.keep(retraction, found.lines)
+    retraction.items.store(retraction, found.lines)
     _store_former_values(retraction, rewritten)
     withdraw_rows(retraction, withdrawn)
     Release.objects.filter(pk__in=_pks(found.releases)).update(
         revoked_at=retraction.created_at, revoked_by=retraction.actor
     )
-    begin_again(found.reopened, cause)
-    changed = settle([*found.atoms, *found.reopened], cause)
+    reopen(found.reopened, cause)
+    changed = recompute_timelines([*found.atoms, *found.reopened], cause)
     for stream in streams:
         if stream.pk in found.since:
-            take_back(stream, found.since[stream.pk], cause)
-    touch([*found.atoms, *found.reopened, *changed])
+            undo_since(stream, found.since[stream.pk], cause)
+    refresh_derived([*found.atoms, *found.reopened, *changed])
 
 
 def _store_former_values(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
     """Store the former values of rows that are rewritten."""
     for rows in rewritten:
-        retraction.items.keep(retraction, rows, is_rewritten=True)
+        retraction.items.store(retraction, rows, is_rewritten=True)
 
 
 def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) -> None:
     """Store all rows before deleting any of them."""
     withdrawn = list(withdrawn)
     for rows in withdrawn:
-        retraction.items.keep(retraction, rows)
+        retraction.items.store(retraction, rows)
     for rows in withdrawn:
         _delete(rows)
 

@@ -49,7 +49,7 @@ from moments_app.jobs.process import (
     turns_that,
 )
 from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
-from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
+from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, owner_arguments
 from moments_app.models.job import CannotChange
 from moments_app.recall.request_vectors import Text, Vectors, vectors_in_parallel
 from moments_app.turns.engine_input import end_of_round
@@ -141,7 +141,7 @@ class Embed(Process[EmbedInput, Embedded]):
             return Skipped("no embeddings provider is configured")
         model = EmbeddingModel.objects.in_use()
         # If the endpoint may be down, try it with a single call.
-        size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_sound(caller) else 1)
+        size = settings.EMBEDDING.batch_size * (engines.CALLS_AT_ONCE if Circuit.objects.is_healthy(caller) else 1)
         if job.session:
             return _turns_of(job, job.session, model, size)
         found = _memories_of(job, model, size)
@@ -187,7 +187,7 @@ class Embed(Process[EmbedInput, Embedded]):
         refused = sum(isinstance(vector, str) for _text, vector in answer.made)
         job.complete({"embedded": written - refused, "refused": refused, "model": str(input.model)})
         if is_more:
-            about = {"session": job.session} if job.session else whose_memories(job)
+            about = {"session": job.session} if job.session else owner_arguments(job)
             Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
@@ -225,7 +225,7 @@ def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
     due = {kind: _due_again(kind, model)[:SWEEP] for kind in KINDS}
     sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].prefetch_related("session")}
     sources = [*due["fact"].select_related("stream"), *due["moment"], *due["item"]]
-    memories = map(whose_memories, sources)
+    memories = map(owner_arguments, sources)
     return [*sessions.values(), *({str(about): about for about in memories}.values())]
 
 
@@ -399,7 +399,7 @@ def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Ski
     waiting: list[Any] = []
     for kind in ("fact", "moment", "item") if job.user_id else ("fact",):
         room = size + 1 - len(waiting)
-        waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
+        waiting += without_vector(kind, model).filter(**owner_arguments(job))[:room]
     texts = texts_of(waiting[:size])
     is_cut = len(waiting) > len(texts)
     return EmbedInput(None, job, model, texts, is_cut=is_cut) if texts else Skipped("every text already has a vector")

@@ -154,7 +154,7 @@ def _words(row: Any) -> str | None:
 def _ask_for_counts(rows: Sequence[Any]) -> None:
     """Queue counts for the owners of these rows. The jobs start after this transaction."""
     for user_id in dict.fromkeys(row.user_id for row in rows if row.user_id):
-        Job.objects.request_again(CountWords.name, user_id=user_id, requested_by=NAME)
+        Job.objects.request_fresh_run(CountWords.name, user_id=user_id, requested_by=NAME)
     for stream in MemoryStream.objects.filter(pk__in={row.stream_id for row in rows if not row.user_id}):
         Job.objects.request(CountWords.name, stream=stream, requested_by=NAME, force=True)
 

@@ -88,7 +88,7 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
     """Return the query that the engine writes for the message, or the message itself if the engine writes none."""
     caller = language_model(settings.ENGINE.model_for_speed, timeout=SECONDS)
     with unlimited():  # circuits and calls are global
-        is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up()
+        is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.reached_limit()
     with acting_for(user_id, application=application) as user:
         read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or is_refused:
@@ -98,8 +98,8 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
 
     def record(call: CallRecord) -> None:
         with unlimited():
-            EngineCall.objects.keep(call, prompt_version=prompt)
-            Circuit.objects.note(call, Circuit.Work.QUERY)
+            EngineCall.objects.record(call, prompt_version=prompt)
+            Circuit.objects.record(call, Circuit.Work.QUERY)
         connection.close()
 
     try:
@@ -155,7 +155,7 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
     caller = embedding_model(model.recipe, timeout=SECONDS)
     if has_failed and Circuit.objects.refuse_query(caller.name):
         return None
-    if not caller.is_free and EngineCall.objects.used_up():
+    if not caller.is_free and EngineCall.objects.reached_limit():
         return None
 
     def record(call: CallRecord) -> None:
@@ -174,8 +174,8 @@ def _embedded(text: str, model: EmbeddingModel, *, has_failed: bool) -> list[flo
 
 def record_call(call: CallRecord) -> None:
     """Record a call for a query, and update the circuit."""
-    EngineCall.objects.keep(call)
-    Circuit.objects.note(call, Circuit.Work.QUERY)
+    EngineCall.objects.record(call)
+    Circuit.objects.record(call, Circuit.Work.QUERY)
 
 
 # --- the reranker ---
@@ -211,7 +211,7 @@ def _relevances(query: str, found: Sequence[Result]) -> Mapping[str, float]:
     from moments_app.engines.rerank import Reranker, reranker_name  # imported here because it imports an HTTP client
 
     conf = settings.RERANK
-    if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.used_up():
+    if Circuit.objects.refuse_query(reranker_name(conf.model)) or EngineCall.objects.reached_limit():
         return {}
     connection.close()  # release the connection during the call
     reranker = Reranker(

@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines.statements.dates import plan_in
-from moments_app.models.atom import BY_DATE, held_at
+from moments_app.models.atom import BY_DATE, true_at
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
 from moments_app.turns.platform_text import MEMORY_TOOLS, text_lines, text_without
@@ -54,7 +54,7 @@ FROM (
 """  # noqa: S608 (constants)
 # With `as_of`: facts that were known to be true at that time. Without: all facts that were ever true.
 _AS_OF_SQL = f"""CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong
-    ELSE {held_at("atom.", "%(as_of)s")} END"""
+    ELSE {true_at("atom.", "%(as_of)s")} END"""
 # Uses the primary keys and the indexes on the places of turns. Reads the person's own rows and the facts of shards.
 _READ_SQL = {
     "fact": f"""

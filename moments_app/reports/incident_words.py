@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from moments_app.jobs.process import processes
 from moments_app.models import Circuit, FailureGroup, Job
-from moments_app.models.failure import ARCHIVE, DEFECT, MISSING_PROMPT
+from moments_app.models.engine_call import ARCHIVE, DEFECT, MISSING_PROMPT
 from moments_app.models.job import title_of
 
 if TYPE_CHECKING:

@@ -240,8 +240,8 @@ class _Grouping:
         if about == About.ANSWER and (version := self._calls.bad_version(engine, kind)):
             return "prompt", str(version)
         if about in (About.LOAD, About.NETWORK):  # an unreachable endpoint is one cause, for all kinds of calls
-            is_away = any(c.engine == engine and c.is_away for c in self._circuits)
-            return "engine", About.NETWORK, "" if is_away and is_one_endpoint() else engine
+            is_unreachable = any(c.engine == engine and c.is_unreachable for c in self._circuits)
+            return "engine", About.NETWORK, "" if is_unreachable and is_one_endpoint() else engine
         return "engine", about, engine
 
     def _add_calls(self, incident: Incident) -> None:

@@ -56,8 +56,8 @@ from moments_app.sessions.quiet_sessions import (
     claim_sessions,
 )
 from moments_app.streams import formation
-from moments_app.streams.formation import FORMED, UNFORMED, Formed, calls_before_settling, closed_model, count_from
-from moments_app.streams.timeline import SURE
+from moments_app.streams.formation import FORMED, UNFORMED, Formed, calls_before_settling, count_formed_to, held_model
+from moments_app.streams.timeline import MIN_CONFIDENCE
 from sessions_app.clock import database_now
 from sessions_app.database.sql import update_rows
 from sessions_app.models import Event, Session, UserProfile
@@ -116,9 +116,9 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         Raises:
             Waits: the circuit is open.
         """
-        own = closed_model(job) if settings.MEMORY_FORMATION.enabled else None
+        own = held_model(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
-        if circuit and not circuit.admits(job):
+        if circuit and not circuit.allows(job):
             raise Waits(database_now(), circuit.why, circuit)
         return None
 
@@ -253,7 +253,9 @@ def _episodes(thought: Thought) -> list[Episode]:
 def _opened(thought: Thought) -> list[str]:
     """Return the tasks and problems that are open at the end of the live turns, in order, without duplicates."""
     shown, items = thought.quiet.formation, thought.formed.candidates if thought.formed else []
-    ended = {(item.label, each) for item in items if item.draft.confidence >= SURE for each in item.draft.ends}
+    ended = {
+        (item.label, each) for item in items if item.draft.confidence >= MIN_CONFIDENCE for each in item.draft.ends
+    }
     known = {shown.known[each] for _label, each in ended if each in shown.known} if shown else set()
     before = [atom.content for atom in thought.quiet.opened if atom.pk not in known]
     new = [item for item in items if item.draft.kind in OPEN and (item.label, item.draft.letter) not in ended]
@@ -288,7 +290,7 @@ def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
     claimed = {one.session.pk: one.session for one in sessions}
     locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
     others = [one.job for one in sessions if one.job.pk != job.pk]
-    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.take_each(others)):
+    if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.claim_each(others)):
         raise ClaimLost
     if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
         raise Moved("A session changed while the engine was working.")
@@ -349,7 +351,7 @@ def _update_sessions(sessions: Mapping[int, Session], thoughts: Sequence[Thought
             continue
         session.built_to = max(session.built_to, one.last_sequence)
         if settings.MEMORY_FORMATION.enabled and session.formed_to < one.last_sequence:
-            count_from(session, one.last_sequence)
+            count_formed_to(session, one.last_sequence)
     update_rows(list(sessions.values()), CLEARED)
     EpisodeDraft.objects.publish(sessions.values())
 

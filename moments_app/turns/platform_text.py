@@ -26,7 +26,7 @@ from django.utils import timezone
 
 from moments_app.engines.words import plain_words
 from moments_app.models import OwnText
-from moments_app.models.context_receipt import REFRESHED
+from moments_app.models.context_receipt import REFRESH_INTERVAL
 from moments_app.turns.corrected import as_corrected
 from sessions_app.database.deferred_writes import WriteBuffer
 from sessions_app.database.sql import array_of
@@ -303,7 +303,7 @@ def write(batch: Sequence[ServedTexts]) -> None:
         today = timezone.localdate()
         lines: dict[str, Any] = {"users": users, "hashes": hashes, "quotes": quotes}
         with connection.cursor() as cursor:
-            cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESHED})
+            cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESH_INTERVAL})
         transaction.on_commit(partial(written.add, by_user))
 
 

@@ -238,7 +238,7 @@ class TestContent:
     def test_row_15_a_round_that_ends_during_a_run_without_work_gets_its_version(self, ada: UserProfile) -> None:
         session = append(ada, "s1", turns(6)).session
         work_off()
-        waiting = Job.objects.take(Job.objects.request(PROCESS, session, requested_by="test").job_id)
+        waiting = Job.objects.claim(Job.objects.request(PROCESS, session, requested_by="test").job_id)
         assert waiting
 
         def run_it() -> None:

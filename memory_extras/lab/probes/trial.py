@@ -117,7 +117,7 @@ def _running_job(name: str, subject: Session | MemoryStream) -> Job:
     about = {"stream": subject} if isinstance(subject, MemoryStream) else {"session": subject}
     Job.objects.open().filter(process=name, **about).update(status=Job.Status.SKIPPED)
     job = Job.objects.create(process=name, user=subject.user, force=True, requested_by="trial", **about)
-    taken = Job.objects.take(job.job_id)
+    taken = Job.objects.claim(job.job_id)
     assert taken is not None  # it is due, and not visible to workers
     return taken
 

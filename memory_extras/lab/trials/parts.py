@@ -9,7 +9,7 @@ from moments_app.engines.calls.summary import Fact
 from moments_app.models import PromptResource
 from moments_app.moments.division import BuildInput, Built, Segment
 from moments_app.sessions.checkpoint import Digested, DigestInput
-from moments_app.streams.consolidate import Consolidated, ConsolidationInput
+from moments_app.streams.consolidate import ConsolidatedText, ConsolidationInput
 from moments_app.streams.formation import FormationInput, Formed
 from moments_app.summaries import Rolled, SummaryInput
 
@@ -90,9 +90,9 @@ def _(answer: Formed) -> list[AnswerPart]:
 
 
 @parts.register
-def _(answer: Consolidated) -> list[AnswerPart]:
-    text = answer.text.content
-    dropped = "\n".join(f"{number} × {reason}" for reason, number in answer.text.dropped.items())
+def _(answer: ConsolidatedText) -> list[AnswerPart]:
+    text = answer.content
+    dropped = "\n".join(f"{number} × {reason}" for reason, number in answer.dropped.items())
     return [
         AnswerPart("Text", text, f"{len(text.split())} words"),
         *([AnswerPart("Dropped", dropped)] if dropped else []),

@@ -110,7 +110,7 @@ def _why_not(caller: Caller) -> str:
     circuit = Circuit.objects.open_of(caller)
     if circuit and circuit.holds_all:
         return circuit.why
-    pause = EngineCall.objects.used_up()
+    pause = EngineCall.objects.reached_limit()
     return pause.reason if pause else ""
 
 
@@ -170,7 +170,7 @@ def _answer(process: AnyProcess, caller: Caller, input: ProcessInput) -> TrialAn
     def record(call: CallRecord) -> None:
         calls.append(call)
         tried = replace(call, purpose=f"{TRIAL}{call.purpose}")
-        EngineCall.objects.keep(tried, prompt_version=version if version.pk else None)
+        EngineCall.objects.record(tried, prompt_version=version if version.pk else None)
         connection.close()
 
     try:

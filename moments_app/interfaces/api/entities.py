@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from moments_app.models import Entity, EntityLink
 from moments_app.models.entity import EntityKind, EntityQuerySet, EntityStatus
-from moments_app.streams.edit_entities import add_entity, change_entity, delete_entity, lock_entity
+from moments_app.streams.edit import add_entity, change_entity, delete_entity, lock_entity
 from sessions_app.api.fields import (
     CONTRADICTORY,
     AwareDateTimeField,

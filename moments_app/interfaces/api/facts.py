@@ -200,7 +200,7 @@ def facts_of(user: UserProfile | None, values: dict[str, Any]) -> dict[str, Any]
     for name in ("atom_type", "kind", "subject", "attribute"):
         facts = facts.filter(**{name: values[name]}) if name in values else facts
     if after := values.get("after"):
-        facts = facts.said_before(one_or_404(MemoryAtom.objects.filter(user=user), atom_id=after))
+        facts = facts.older_than(one_or_404(MemoryAtom.objects.filter(user=user), atom_id=after))
     found = list(facts.defer("search_vector").newest_first()[: values["limit"] + 1])
     page = {"facts": found[: values["limit"]], "has_more": len(found) > values["limit"]}
     return dict(FactList(page).data)
@@ -210,7 +210,7 @@ def _in_time(facts: MemoryAtomQuerySet, values: dict[str, Any]) -> MemoryAtomQue
     if "as_of" in values:
         return facts.as_of(values["as_of"])
     if values["state"] == HOLDING:
-        return facts.holding()
+        return facts.current()
     return facts.filter(state=MemoryAtom.State.ENDED) if values["state"] == ENDED else facts
 
 

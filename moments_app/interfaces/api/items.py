@@ -329,7 +329,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
             if query:
                 items, has_more = self.page_of(self.found(query))
             else:
-                rows = self.get_queryset().within(asked["namespace"]).fitting(asked.get("filter", [])).in_order()
+                rows = self.get_queryset().within(asked["namespace"]).satisfying(asked.get("filter", [])).in_order()
                 items, has_more = self.page_of(rows.after(**asked["after"]) if "after" in asked else rows)
             self.note_read(items)
         degraded = query is not None and query.degraded

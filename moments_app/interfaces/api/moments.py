@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, Moment
-from moments_app.models.moment import WRITTEN, MomentQuerySet
+from moments_app.models.moment import EPISODE_FIELDS, MomentQuerySet
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.delete import delete_moment
 from sessions_app.api.fields import (
@@ -114,7 +114,7 @@ class MomentAnswer(MomentRow):
     class Meta(MomentRow.Meta):
         fields = (
             *MomentRow.Meta.fields,
-            *(name for name in WRITTEN if name not in MomentRow.Meta.fields),
+            *(name for name in EPISODE_FIELDS if name not in MomentRow.Meta.fields),
             "source_session_id",
             "first_sequence",
             "last_sequence",

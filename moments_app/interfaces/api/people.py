@@ -61,5 +61,5 @@ class PeopleViewSet(ListModelMixin, PersonViewSet[KnownPerson]):
     def retrieve(self, request: Request, user_id: str, key: str) -> Response:
         """Return another person in a user's memory, with a profile."""
         person: Any = self.get_object()
-        person.profile = profile_of(MemoryAtom.objects.holding().filter(about=person), self.found_person.zone)
+        person.profile = profile_of(MemoryAtom.objects.current().filter(about=person), self.found_person.zone)
         return self.answer(person)

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from moments_app.models import MemoryStream, Retraction
-from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
+from moments_app.models.retraction import CannotRestoreRows, RetractionQuerySet
 from moments_app.provenance.retract import MAX_TURNS, CannotRetract, Preview, TurnsAreArchived, preview, retract
 from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import sessions_to_restore, undo_retraction
@@ -172,7 +172,7 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
     permission_classes = (HasAdminScope,)
     inputs = {"create": RetractionInput}
     answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
-    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotPutBack]}
+    refuses = {"create": [CannotRetract, CannotRestore], "undo": [CannotRetract, CannotRestoreRows]}
     own_transaction = ("create", "undo")
     long_running = ("create", "undo")
 
@@ -279,7 +279,7 @@ class ShardRetractionViewSet(ListModelMixin, ApiViewSet[Retraction]):
     lookup_value_converter = "uuid"
     inputs = {"create": ShardRetractionInput}
     answers = {"create": {201: RetractionAnswer, 200: RetractionPreview}}
-    refuses = {"create": [CannotRetract], "undo": [CannotRetract, CannotPutBack]}
+    refuses = {"create": [CannotRetract], "undo": [CannotRetract, CannotRestoreRows]}
     long_running = ("create", "undo")
 
     def acting(self) -> AbstractContextManager[None]:

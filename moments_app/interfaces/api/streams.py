@@ -25,7 +25,7 @@ from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import pin_text
 from moments_app.streams.texts import CannotUndo, undo, write_text
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
 from sessions_app.api.pagination import PageQuery

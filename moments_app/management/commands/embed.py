@@ -85,7 +85,7 @@ class Command(BaseCommand):
 
     def _fill(self, model: EmbeddingModel) -> int:
         caller = embedding_model(model.recipe)
-        embedder = caller.open(EngineCall.objects.keep)
+        embedder = caller.open(EngineCall.objects.record)
         made = 0
         for kind in embed.kinds():
             missing = embed.without_vector(kind, model).count()

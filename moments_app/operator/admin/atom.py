@@ -18,9 +18,9 @@ from moments_app.operator.rights import may_retract_directly
 from moments_app.operator.views.fact import AtomForm, CorrectFact, EvictAtom, MatchingItems, MoveAtom, RestoreAtom
 from moments_app.operator.views.retraction import RetractItems
 from moments_app.streams.add_atoms import process_manual_change
-from moments_app.streams.edit_entities import change_entity, delete_entity, lock_entity
+from moments_app.streams.edit import change_entity, delete_entity, lock_entity
 from moments_app.streams.known_people import link_people, rebuild_known_people
-from moments_app.streams.timeline import touch
+from moments_app.streams.timeline import refresh_derived
 from sessions_app.admin.base import DaysFilter, PageAdmin, ReadOnlyAdmin, UserFilter, found_by_any
 from sessions_app.admin.links import change_url, column, link_column
 from sessions_app.admin.views import FormPage, actor_of, first_of, may_see
@@ -145,7 +145,7 @@ class MemoryAtomAdmin(PageAdmin):
             for name in others:
                 setattr(entity, name, getattr(atom, name))
             entity.save_edit(cause, update_fields=others)
-            touch([entity])
+            refresh_derived([entity])
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Return to the stream's page."""
@@ -291,7 +291,7 @@ class KnownPersonForm(FormPage[KnownPerson]):
     def context(self) -> dict[str, Any]:
         if not may_see(self.request, MemoryAtom):
             return {"known_person": self.row, "sees_facts": False}
-        facts = MemoryAtom.objects.holding().filter(about=self.row).select_related("user")
+        facts = MemoryAtom.objects.current().filter(about=self.row).select_related("user")
         shown, more = first_of(facts.defer("search_vector").newest_first(), FACTS_SHOWN)
         return {"known_person": self.row, "sees_facts": True, "facts": shown, "more": more}
 

@@ -16,7 +16,7 @@ from unfold.paginator import InfinitePaginator
 
 from moments_app.jobs.steer import AT_ONCE, retry_all, try_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
-from moments_app.models.failure import STRIP_HOURS
+from moments_app.models.engine_call import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports.incidents import Incident, incidents_of
 from moments_app.reports.waiting import lane_states, provider_states

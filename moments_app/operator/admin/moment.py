@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from moments_app.models import EngineCall, Moment
-from moments_app.models.moment import CHAIN_ORDER, WRITTEN, MomentQuerySet
+from moments_app.models.moment import CHAIN_ORDER, EPISODE_FIELDS, MomentQuerySet
 from moments_app.moments.delete import delete_moment
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.transcript import entries
@@ -254,7 +254,7 @@ class MomentAdmin(PageAdmin):
     form_page = MomentForm
     views = (Timeline, MomentReading)
     delete_confirmation_template = "operator/moments/delete.html"
-    fields = (*WRITTEN, "category")
+    fields = (*EPISODE_FIELDS, "category")
 
     class Media:
         js = ("operator/walk.js",)

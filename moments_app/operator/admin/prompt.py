@@ -194,12 +194,12 @@ class PromptPage(RowPage[PromptResource]):
         """Return the context for a page of versions, newest first, without their texts."""
         before = self.number("before")
         calls = EngineCall.objects
-        versions = calls.with_junk(calls.with_invalid_answers(self.row.versions.defer("content")))
+        versions = calls.with_dropped(calls.with_invalid_answers(self.row.versions.defer("content")))
         if before is not None and before <= MAX_NUMBER:
             versions = versions.filter(number__lt=before)
         found, last = first_of(versions, VERSIONS)
         since = timezone.now() - timedelta(days=JUNK_DAYS)
-        junk = calls.junk_by_day(found, since)
+        junk = calls.dropped_by_day(found, since)
         return {"versions": found, "older": last.number if last else None, "junk": junk, "junk_days": JUNK_DAYS}
 
     def go_back(self, version: PromptVersion | None = None) -> HttpResponseRedirect:

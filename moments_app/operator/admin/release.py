@@ -16,8 +16,8 @@ from unfold.decorators import display
 from moments_app.models import MemoryAtom, Release, ReleaseSource
 from moments_app.operator.transcript import entries
 from moments_app.streams.release import (
-    LONGEST,
-    PEOPLE,
+    MAX_PEOPLE,
+    MAX_WORDING,
     CannotRelease,
     account_ages,
     agent_of,
@@ -46,7 +46,7 @@ STATES = {"active": "success", "revoked": "warning", "invalid signature": "dange
 
 
 class WordingForm(forms.Form):
-    wording = forms.CharField(max_length=LONGEST, widget=forms.Textarea)
+    wording = forms.CharField(max_length=MAX_WORDING, widget=forms.Textarea)
     note = forms.CharField(max_length=2_000, required=False)
 
 
@@ -89,7 +89,7 @@ def learned_from(ages: Sequence[int]) -> str:
         return "Learned from a test person only."
     if number == 1:
         return f"Learned from 1 person; their account is {_days(ages)} old."
-    people = f"more than {PEOPLE}" if number > PEOPLE else str(number)
+    people = f"more than {MAX_PEOPLE}" if number > MAX_PEOPLE else str(number)
     listed = "their" if number <= LISTED else f"the {LISTED} youngest"
     return f"Learned from {people} people; {listed} accounts are {_days(ages[:LISTED])} old."
 
@@ -171,7 +171,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = WordingForm(request.POST)
         if not form.is_valid():
-            return self.page(problem=f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+            return self.page(problem=f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
         try:
             new = release(self.candidate, **form.cleaned_data, actor=self.actor)
         except CannotRelease as error:
@@ -257,7 +257,7 @@ class RewordRelease(RowAction[Release]):
     def change(self, row: Release) -> str:
         form = WordingForm(self.request.POST)
         if not form.is_valid():
-            messages.error(self.request, f"wording: enter the text to share, with at most {LONGEST:,} characters.")
+            messages.error(self.request, f"wording: enter the text to share, with at most {MAX_WORDING:,} characters.")
             return change_url(row)
         message = "Released with the new wording. The previous release is revoked."
         do = partial(reword, row, **form.cleaned_data, actor=self.actor)

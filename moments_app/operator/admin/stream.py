@@ -16,7 +16,7 @@ from unfold.views import ChangeList
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.edit_profile import pin_text
+from moments_app.streams.edit import pin_text
 from moments_app.streams.texts import undo, write_text
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
@@ -118,7 +118,7 @@ def requested_stream(request: HttpRequest, parameter: str) -> MemoryStream | Non
 def _items_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = None) -> dict[str, Any]:
     """Return the stream's active items of one kind, newest first. Candidates don't belong to the shard yet."""
     atoms = stream.atoms.active().filter(atom_type=kind, is_candidate=False).newest_first()
-    items, more_after = first_of(atoms.said_before(after) if after else atoms, PAGE)
+    items, more_after = first_of(atoms.older_than(after) if after else atoms, PAGE)
     return {"kind": kind, "items": items, "more_after": more_after}
 
 
@@ -191,7 +191,7 @@ class StreamList(ChangeList):  # type: ignore[misc]
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         rows = MemoryStream.objects.filter(pk__in=[stream.pk for stream in self.result_list])
-        rows = rows.select_related("user", "session").with_figures(COUNTED).order_by("-pk")
+        rows = rows.select_related("user", "session").with_counts(COUNTED).order_by("-pk")
         self.result_list = self.model_admin.with_application(rows) if are_several() else rows
 
 
@@ -261,7 +261,7 @@ class MemoryStreamAdmin(PageAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> MemoryStream | None:
         stream: MemoryStream | None = super().get_object(request, object_id, from_field)
-        figures = MemoryStream.objects.select_related("user", "session").with_figures(COUNTED)
+        figures = MemoryStream.objects.select_related("user", "session").with_counts(COUNTED)
         return figures.get(pk=stream.pk) if stream else None
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:

@@ -22,7 +22,7 @@ from moments_app.operator.views.person import (
     ProfileDetails,
     ProfileForm,
 )
-from moments_app.streams.edit_profile import edit_profile, own_texts
+from moments_app.streams.edit import edit_profile, own_texts
 from sessions_app.admin.base import PageAdmin, found_by_any
 from sessions_app.admin.links import change_url, chips, column, list_url
 from sessions_app.admin.views import RowPage, RowView, actor_of, may_see

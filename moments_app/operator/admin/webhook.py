@@ -99,7 +99,7 @@ class WebhookDeliveryAdmin(LogAdmin):
         warning="Each delivery is sent to its endpoint again, even if it was received before.",
     )
     queued = column("queued_at", "Queued", time_cell)
-    called = column("called", "Event")
+    called = column("name", "Event")
     outcome = column("state", "State", label={"sent": "success", "waiting": "warning", "failed": "danger"})
     sent = column("sent_at", "Sent", time_cell)
     next_at = column("due_at", "Next attempt", time_cell)

@@ -34,8 +34,8 @@ from moments_app.provenance.correct import (
     withdrawing,
 )
 from moments_app.provenance.written_texts import as_one_text
-from moments_app.streams import curate
-from moments_app.streams.texts import is_carried
+from moments_app.streams import edit
+from moments_app.streams.texts import is_in_line
 from sessions_app.admin.base import name_of, with_key_names
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views import FormPage, RowAction, RowPage, first_of, may_see
@@ -123,7 +123,7 @@ class EvictAtom(RowAction[MemoryAtom]):
     def change(self, atom: MemoryAtom) -> str:
         done = "Removed from memory."
         message = f"{done} Contexts and searches no longer include it."
-        self.attempt(atom, partial(curate.evict, atom, requested_by=self.actor), log=done, message=message)
+        self.attempt(atom, partial(edit.evict, atom, requested_by=self.actor), log=done, message=message)
         return change_url(atom)
 
 
@@ -133,7 +133,7 @@ class RestoreAtom(RowAction[MemoryAtom]):
     route, name = "<int:pk>/restore/", "restore"
 
     def change(self, atom: MemoryAtom) -> str:
-        restore = partial(curate.restore, atom, requested_by=self.actor)
+        restore = partial(edit.restore, atom, requested_by=self.actor)
         self.attempt(atom, restore, log="Restored.", message="Restored. Contexts and searches include it again.")
         return change_url(atom)
 
@@ -150,7 +150,7 @@ class MoveAtom(RowAction[MemoryAtom]):
             return change_url(atom)
         stream = form.cleaned_data["stream"]
         log = f"Moved from the {atom.stream.title} to the {stream.title}."
-        move = partial(curate.move, atom, stream, requested_by=self.actor)
+        move = partial(edit.move, atom, stream, requested_by=self.actor)
         self.attempt(atom, move, log=log, message=f"Moved to the {stream.title}.")
         return change_url(atom)
 
@@ -162,7 +162,7 @@ def _may_be_corrected(atom: MemoryAtom) -> bool:
 
 def _eviction_warning(atom: MemoryAtom) -> str:
     """Return a warning that others still see releases of the item; blank if there are none."""
-    shared = Release.objects.standing().resting_on([atom]).count()
+    shared = Release.objects.standing().with_sources([atom]).count()
     if not shared:
         return ""
     rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'is,are')} based on it."
@@ -172,7 +172,7 @@ def _eviction_warning(atom: MemoryAtom) -> str:
 def _is_line_or_unused(atom: MemoryAtom) -> bool:
     """Return whether the item is a line of a text, or was merged into a text that no longer contains it."""
     is_absorbed = atom.state == MemoryAtom.State.ABSORBED
-    return atom.state == MemoryAtom.State.LINE or (is_absorbed and not is_carried(atom))
+    return atom.state == MemoryAtom.State.LINE or (is_absorbed and not is_in_line(atom))
 
 
 # --- correcting and ending ---
@@ -308,6 +308,6 @@ class PersonFacts(PersonPage):
         facts = MemoryAtom.objects.statements_of(self.row).select_related("replaced_by", "stream", "user")
         facts = facts.as_of(time) if time else facts.exclude(is_wrong=True)
         if last := MemoryAtom.objects.filter(user=self.row, pk=self.number("after") or 0).first():
-            facts = facts.said_before(last)
+            facts = facts.older_than(last)
         found, after = first_of(facts.defer("search_vector").newest_first(), FACTS_SHOWN)
         return super().context() | {"facts": found, "after": after}

@@ -102,7 +102,7 @@ class PersonOverview(FirstTab[UserProfile], PersonPage):
         if time:
             facts, ended = facts.as_of(time), ended.filter(ended_at__lte=time)
         else:
-            facts = facts.holding()
+            facts = facts.current()
         facts, is_behavior = facts.newest_first(), Q(kind__in=BEHAVIOR) | Q(is_candidate=True)
         current, more = _without_duplicates(facts.exclude(is_behavior))
         behavior, more_behavior = _without_duplicates(facts.filter(is_behavior))

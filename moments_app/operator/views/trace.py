@@ -240,7 +240,7 @@ def ask_again(context: KeptContext, left_out: Collection[LineName], *, model: st
 
 
 def _record(call: CallRecord) -> None:
-    EngineCall.objects.keep(replace(call, exchange=None))
+    EngineCall.objects.record(replace(call, exchange=None))
 
 
 def _messages(context: KeptContext, left_out: Collection[LineName]) -> list[dict[str, str]]:

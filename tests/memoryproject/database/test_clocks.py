@@ -188,12 +188,12 @@ def test_row_48_a_correction_degrades_the_site_and_is_logged(ada: UserProfile) -
 def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, settings: Settings) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"stale_seconds": 0.5})
     [lost, waits] = [Job.objects.request("embed", talk(ada, 3, session_id=name), requested_by="test") for name in "ab"]
-    Job.objects.take(lost.job_id)
+    Job.objects.claim(lost.job_id)
     Job.objects.filter(pk=lost.pk).update(heartbeat_at=timezone.now() + DAY)
-    assert Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT) is None
+    assert Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT) is None
     correct_times(clocks.often())
     wait_until(lambda: recover_jobs().taken_over == 1)
-    assert Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT) is not None
+    assert Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT) is not None
     assert waits.pk != lost.pk
 
 

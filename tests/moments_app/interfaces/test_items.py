@@ -787,7 +787,7 @@ class TestMeaning:
     def test_an_item_whose_transaction_outlasts_a_job_that_finds_no_text_is_embedded(
         self, service: Api, ada: UserProfile, patient: None
     ) -> None:
-        job = Job.objects.take(Job.objects.request("embed", user_id=ada.pk, requested_by="test").job_id)
+        job = Job.objects.claim(Job.objects.request("embed", user_id=ada.pk, requested_by="test").job_id)
         assert job is not None
         with ThreadPoolExecutor(1) as pool, before_its_commit(TABLE, lambda: put(service, text="Felt", user_id="ada")):
             run = pool.submit(on_its_own_connection, run_taken, job)

@@ -6,7 +6,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.jobs.steer import cancel
 from moments_app.jobs.worker import recover_jobs
 from moments_app.models import FactEmbedding, Job, MemoryStream, Summary
-from moments_app.models.embedding import whose_memories
+from moments_app.models.embedding import owner_arguments
 from moments_app.models.job import CannotChange
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import (
@@ -57,7 +57,7 @@ def test_a_cancelled_embedding_writes_no_vector(ada: UserProfile, embeddings_ser
     job = Job.objects.request("embed", user_id=ada.pk, requested_by="test")
     with running(embeddings_server, job):
         cancel(job, actor=BY)
-    assert not FactEmbedding.objects.filter(**whose_memories(job)).exists()
+    assert not FactEmbedding.objects.filter(**owner_arguments(job)).exists()
     job.restart()
     work_off()
     assert FactEmbedding.objects.exists()
@@ -71,7 +71,7 @@ def test_only_the_new_run_of_a_retried_cancelled_job_writes(ada: UserProfile, mo
         cancel(job, actor=BY)
         job.refresh_from_db()
         job.restart()
-        assert Job.objects.take(job.job_id) is not None
+        assert Job.objects.claim(job.job_id) is not None
         before = snapshot(session)
     assert snapshot(session) == before  # the canceled run has no claim on the new attempt
     Job.objects.update(status="queued")

@@ -174,9 +174,9 @@ def test_searches_skip_the_model_when_the_limit_is_reached(
 
 def test_a_call_for_a_person_erased_meanwhile_is_recorded(ada: UserProfile) -> None:
     job = asked(ada)
-    claimed = Job.objects.take(job.job_id)
+    claimed = Job.objects.claim(job.job_id)
     UserProfile.objects.filter(pk=ada.pk).delete()
-    EngineCall.objects.keep(CallRecord("moments", "openai:gpt", 5), job=claimed)
+    EngineCall.objects.record(CallRecord("moments", "openai:gpt", 5), job=claimed)
     assert EngineCall.objects.get().job is None
 
 

@@ -44,7 +44,7 @@ def work(done: threading.Event) -> None:
     """Work like a worker."""
     names, last = [name for lane in Lane for name in names_in(lane)], Job.FIRST_SUBJECT
     while not done.is_set():
-        if job := Job.objects.take_next(names, after=last):
+        if job := Job.objects.claim_next(names, after=last):
             last = job.subject
             run_taken(job)
         else:

@@ -109,7 +109,7 @@ class TestAProcessOfAnotherApp:
 
     def test_it_is_recovered_after_its_worker_died(self, session: Session) -> None:
         job = asked(session)
-        assert Job.objects.take(job.job_id)
+        assert Job.objects.claim(job.job_id)
         Job.objects.filter(pk=job.pk).update(heartbeat_at=timezone.now() - timedelta(minutes=5))
         assert recover_jobs().taken_over == 1
         work_off()

@@ -167,7 +167,7 @@ class TestRecovery:
     ) -> None:
         session = talk(ada, 50)
         job = asked(session)
-        dead = Job.objects.take(job.job_id)
+        dead = Job.objects.claim(job.job_id)
         assert dead is not None
         assert recover_jobs().taken_over == 0
         Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
@@ -180,7 +180,7 @@ class TestRecovery:
 
     def test_row_25_a_job_that_a_worker_lost_with_its_connection_is_requeued(self, ada: UserProfile) -> None:
         job = asked(talk(ada, 50))
-        assert Job.objects.take_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
+        assert Job.objects.claim_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
         assert recover_jobs(idle="another").taken_over == 0
         assert recover_jobs(idle="this one").taken_over == 1
         assert ran(job).status == "completed"
@@ -190,7 +190,7 @@ class TestRecovery:
     ) -> None:
         job = asked(talk(ada, 50))
         for attempt in (1, 2):
-            assert Job.objects.take_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
+            assert Job.objects.claim_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
             began = timezone.now()
             assert recover_jobs(idle="this one").taken_over == 1
             job.refresh_from_db()
@@ -202,7 +202,7 @@ class TestRecovery:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 2})
         job = asked(talk(ada, 50))
         for _ in range(2):
-            assert Job.objects.take(job.job_id)
+            assert Job.objects.claim(job.job_id)
             Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
             recover_jobs()
         job.refresh_from_db()

@@ -195,7 +195,7 @@ class TestTurns:
     """The order in which a worker claims jobs."""
 
     def taken(self, *, after: int = Job.FIRST_SUBJECT) -> Job | None:
-        return Job.objects.take_next(["build_moments"], after=after)
+        return Job.objects.claim_next(["build_moments"], after=after)
 
     @pytest.mark.slow
     def test_row_32_jobs_of_one_person_are_claimed_one_at_a_time(self, ada: UserProfile) -> None:
@@ -237,7 +237,7 @@ class TestTurns:
         Job.objects.request("embed", user_id=bo.pk, requested_by="test")
         taken: list[tuple[UserProfile | None, str]] = []
         after = Job.FIRST_SUBJECT
-        while job := Job.objects.take_next(["embed"], urgent=["digest_session", "roll_summary"], after=after):
+        while job := Job.objects.claim_next(["embed"], urgent=["digest_session", "roll_summary"], after=after):
             taken.append((job.user, job.process))
             after = job.subject
             job.complete({})

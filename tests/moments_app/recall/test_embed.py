@@ -34,7 +34,7 @@ from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
 from moments_app.streams.add_atoms import add_atoms, add_statements
-from moments_app.streams.curate import evict
+from moments_app.streams.edit import evict
 from moments_app.turns import platform_text
 from sessions_app.imports.import_sessions import Statement
 from sessions_app.models import Message, Session, UserProfile
@@ -527,12 +527,12 @@ class TestRequestsOutlastingAJob:
     def test_a_request_does_not_delay_heartbeats_and_other_requests(
         self, embeddings_server: OpenAIServer, job: Job
     ) -> None:
-        taken = Job.objects.take(job.job_id)
+        taken = Job.objects.claim(job.job_id)
         assert taken is not None
         with ThreadPoolExecutor(2) as pool, transaction.atomic():
             ask_to_embed("test", user_id=job.user_id)
             other = partial(ask_to_embed, "test", user_id=job.user_id)
-            pool.submit(on_its_own_connection, taken.beat, 1, 2).result(TIMEOUT)
+            pool.submit(on_its_own_connection, taken.record_heartbeat, 1, 2).result(TIMEOUT)
             joined = pool.submit(on_its_own_connection, transaction.atomic(other)).result(TIMEOUT)
         assert (joined, Job.objects.get(pk=job.pk).progress_done) == (job, 1)
 

@@ -66,7 +66,7 @@ def settle_all(user: UserProfile | None = None) -> int:
     if user:
         Job.objects.open().exclude(user=user).delete()
     taken, last = 0, Job.FIRST_SUBJECT
-    while job := Job.objects.take_next(names_in(Lane.BULK), after=last):
+    while job := Job.objects.claim_next(names_in(Lane.BULK), after=last):
         last, taken = job.subject, taken + 1
         run_taken(job)
     return taken

@@ -152,9 +152,9 @@ def test_changes_that_make_no_job_due_wake_no_worker(ada: UserProfile) -> None:
     with listening() as woken:
         append(ada, "s1", turns(1))
         ask(ada)  # a job is already open
-        taken = Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT)
+        taken = Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT)
         assert taken
-        taken.beat(1, 2)
+        taken.record_heartbeat(1, 2)
         assert not woken.wait(0.5)
 
 
@@ -163,7 +163,7 @@ def test_a_new_task_wakes_only_task_workers_and_its_end_wakes_none(ada: UserProf
     with listening() as woken, listening(Channel.TASKS) as tasks_woken:
         task = Job.objects.request_task("prune", "some.function", requested_by="test")
         wait_until(tasks_woken.is_set)
-        taken = Job.objects.take_task()
+        taken = Job.objects.claim_task()
         assert taken == task
         taken.complete({})
         assert not woken.wait(0.5)
@@ -183,7 +183,7 @@ def fail_and_retry_all(task: Job) -> None:
 @pytest.mark.parametrize("change", [Job.release, fail_and_restart, fail_and_retry_all])
 def test_a_requeued_task_wakes_task_workers(ada: UserProfile, change: Callable[[Job], None]) -> None:
     Job.objects.request_task("prune", "some.function", requested_by="test")
-    taken = Job.objects.take_task()
+    taken = Job.objects.claim_task()
     assert taken
     with listening(Channel.TASKS) as tasks_woken:
         change(taken)
