@@ -20,17 +20,17 @@ from moments_app.engines import EXTRACTIVE, Caller, engine_name, language_model
 from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    InputChanged,
     Lane,
-    Moved,
     Process,
     ProcessInput,
     Progress,
     Skipped,
     Workload,
+    active_prompt,
+    check_corrections,
     complete,
     locked_session,
-    prompt_in_force,
-    refuse_corrected,
     session_of,
     tokens_of,
 )
@@ -113,7 +113,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         if not messages:
             summary.fail("The window has no text for the engine.")
             return Skipped("nothing to summarize")
-        prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
+        prompt_version = active_prompt(ROLLING_SUMMARY_URI, session)
         base_facts = [Fact.model_validate(fact) for fact in base.facts] if base else []
         in_window = [fact for fact in base_facts if max(fact.message_indexes, default=-1) >= summary.start_sequence]
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
@@ -143,13 +143,13 @@ class RollSummary(Process[SummaryInput, Rolled]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the version was abandoned, or a fact was corrected, in the meantime.
+            InputChanged: the version was abandoned, or a fact was corrected, in the meantime.
         """
         session = locked_session(job)
         summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
         if summary is None:
-            raise Moved("The version of the summary was abandoned while the engine was working.")
-        refuse_corrected(session.user_id, input.corrections)
+            raise InputChanged("The version of the summary was abandoned while the engine was working.")
+        check_corrections(session.user_id, input.corrections)
         summary.text = answer.answer.summary_text.strip()
         summary.facts = _facts(answer.answer, summary)
         summary.source_message_ids = input.source_ids

@@ -15,7 +15,7 @@ from django.db.models.lookups import GreaterThan
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
-    Moved,
+    InputChanged,
     Process,
     Progress,
     Skipped,
@@ -25,7 +25,7 @@ from moments_app.jobs.process import (
     session_of,
     settling_combines,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Correction, EpisodeDraft, Job, Moment, PromptResource
 from moments_app.models.embedding import ask_to_embed
@@ -100,12 +100,11 @@ class BuildMoments(Process[BuildInput, Built]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: the session's boundary, an earlier moment or a fact changed while the engine was working, so the
-                engine may have received withdrawn or wrong data.
+            InputChanged: the session's boundary, an earlier moment or a fact changed while the engine was working.
         """
         session = locked_session(job)
         if session.built_to != input.session.built_to:
-            raise Moved("The session's moments changed while the engine was working.")
+            raise InputChanged("The session's moments changed while the engine was working.")
         user = refuse_what_moved(session.user_id, input.corrections, builds=[input])
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
@@ -133,7 +132,7 @@ class BuildMoments(Process[BuildInput, Built]):
     def workload(self, *, everything: bool) -> Workload | None:
         if settling_combines() and settings.MEMORY_FORMATION.enabled:  # formations write drafts of all moments
             return None
-        tokens = tokens_of(turns_that(UNBUILT, everything=everything))
+        tokens = tokens_of(turns_to_estimate(UNBUILT, everything=everything))
         most = float(settings.MOMENT_BUILDER.max_input_tokens)
         own: Any = {"filter": GreaterThan(tokens, most)} if settling_combines() else {}
         engine = engine_name(settings.ENGINE.model)

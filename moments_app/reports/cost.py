@@ -20,7 +20,7 @@ from django.db.models.functions import Coalesce, TruncDate, TruncMonth
 from django.utils import timezone
 
 from moments_app.engines import EXTRACTIVE, engine_name
-from moments_app.jobs.process import Workload, processes, tokens_of, turns_that
+from moments_app.jobs.process import Workload, processes, tokens_of, turns_to_estimate
 from moments_app.models import EngineCall, Job, PromptResource, Summary
 from moments_app.models.engine_call import cost_of
 from moments_app.recall import query
@@ -297,8 +297,8 @@ def _queries(*, everything: bool) -> Workload | None:
     if not asked or not turns:
         return None
     share, shown = asked / turns, float(query.TURNS)
-    calls = Sum(turns_that(UNBUILT, everything=everything)) * share
-    tokens = Sum(tokens_of(turns_that(UNBUILT, everything=everything))) * share * shown
+    calls = Sum(turns_to_estimate(UNBUILT, everything=everything)) * share
+    tokens = Sum(tokens_of(turns_to_estimate(UNBUILT, everything=everything))) * share * shown
     return Workload(engine_name(settings.ENGINE.model_for_speed), calls, tokens, 20, QUERY_TOKENS)
 
 

@@ -23,16 +23,16 @@ from moments_app.engines.calls.consolidation import ConsolidationRequest, DraftL
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     ClaimLost,
-    Moved,
+    InputChanged,
     Process,
     ProcessInput,
     Progress,
     Skipped,
     Workload,
+    active_prompt,
     complete,
-    prompt_in_force,
     stream_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import (
     Cause,
@@ -253,13 +253,13 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         """Return the engine to call. The stream may have its own model."""
         return language_model(stream_of(job).consolidation_model or settings.ENGINE.model)
 
-    def alike(self, job: Job) -> JobQuerySet:
+    def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
         """Return the jobs of streams with the same model."""
-        return super().alike(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
+        return super().jobs_of_same_engine(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
 
     def workload(self, *, everything: bool) -> Workload:
         """Estimate the consolidations: one is due whenever formations have produced enough observations."""
-        turns = turns_that(F("message_count") - F("formed_message_count"), everything=everything)
+        turns = turns_to_estimate(F("message_count") - F("formed_message_count"), everything=everything)
         formations = USER_DEFAULTS.consolidation_trigger / USER_DEFAULTS.observation_max
         calls = Sum(Cast(turns, FloatField())) / (settings.MEMORY_FORMATION.message_interval * formations)
         engine = engine_name(settings.ENGINE.model)
@@ -277,7 +277,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
             return Skipped(
                 "no observations are waiting" if room > 0 else "the lines written by hand leave no space in the text"
             )
-        prompt_version = prompt_in_force(STREAM_CONSOLIDATION_URI, stream)
+        prompt_version = active_prompt(STREAM_CONSOLIDATION_URI, stream)
         old = _pieces(stream, [line for line in lines if line.engine])
         request = ConsolidationRequest(
             prompt=stream.consolidation_prompt,
@@ -300,7 +300,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
 
         Raises:
             ClaimLost: the job was taken over, or the stream was deleted.
-            Moved: the text was edited, or an observation was withdrawn or erased, while the engine was working.
+            InputChanged: the text was edited, or an observation was withdrawn or erased, while the engine was working.
         """
         stream, shown = _lock_unchanged(job, input)
         time = next_time(stream)
@@ -363,18 +363,18 @@ def _pieces(stream: MemoryStream, lines: Sequence[MemoryAtom]) -> list[Piece]:
 def _lock_unchanged(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, MemoryAtomQuerySet]:
     """Return the locked stream and the observations that the engine received.
 
-    Raise `Moved` if the text or the observations have changed.
+    Raise `InputChanged` if the text or the observations have changed.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).filter(pk=input.stream.pk).first()
     if stream is None or not job.is_claimed():
         raise ClaimLost
     if stream.consolidated_content != input.stream.consolidated_content:
-        raise Moved("The text was edited while the engine was working.")
+        raise InputChanged("The text was edited while the engine was working.")
     told = {*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)}
     lock_rows(MemoryAtom.objects.filter(pk__in=told))
     shown = MemoryAtom.objects.active().filter(stream=stream, pk__in=input.atom_ids)
     if shown.count() < len(input.atom_ids):
-        raise Moved("Some of the observations no longer exist.")
+        raise InputChanged("Some of the observations no longer exist.")
     return stream, shown
 
 

@@ -17,10 +17,10 @@ from django.db.models.functions import Cast, Ceil
 from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
-    Asked,
-    Moved,
+    InputChanged,
     Process,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
     Workload,
@@ -29,7 +29,7 @@ from moments_app.jobs.process import (
     session_of,
     settling_combines,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.correction import CorrectionState
@@ -79,12 +79,12 @@ class FormMemories(Process[FormationInput, Formed]):
         """
         return closed_model(job) or language_model(settings.ENGINE.model)
 
-    def alike(self, job: Job) -> JobQuerySet:
+    def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
         """Return the jobs of all formations.
 
         If the circuit of a stream's own model is open, return only this job, because others may not use that model.
         """
-        return Job.objects.filter(pk=job.pk) if closed_model(job) else super().alike(job)
+        return Job.objects.filter(pk=job.pk) if closed_model(job) else super().jobs_of_same_engine(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
         """Read the turns that no formation has received, and the streams that they feed."""
@@ -123,11 +123,11 @@ class FormMemories(Process[FormationInput, Formed]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: another formation has processed these turns.
+            InputChanged: another formation has processed these turns.
         """
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
-            raise Moved("Another job already extracted facts from these turns.")
+            raise InputChanged("Another job already extracted facts from these turns.")
         # Corrections also lock the person. So a correction sees the new atoms, or these are checked against it.
         UserProfile.objects.locked().get(pk=session.user_id)
         [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
@@ -155,17 +155,17 @@ class FormMemories(Process[FormationInput, Formed]):
     def workload(self, *, everything: bool) -> Workload | None:
         if settling_combines():  # `settle` estimates the calls in this case
             return None
-        unformed = Cast(turns_that(UNFORMED, everything=everything), FloatField())
+        unformed = Cast(turns_to_estimate(UNFORMED, everything=everything), FloatField())
         calls = Sum(Ceil(unformed / MAX_TURNS))
         engine = engine_name(settings.ENGINE.model)
         return Workload(engine, calls, Sum(tokens_of(unformed)), usual_answer=1_900, prompt_tokens=PROMPT_TOKENS)
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue the extraction of facts from idle sessions, unless they are about to be brought up to date."""
         cold = list(_cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
         for session in () if dry_run else cold:
             Job.objects.request(self.name, session, requested_by=self.name, force=True)
-        return Asked(len(cold))
+        return QueuedJobs(len(cold))
 
 
 def is_due(session: Session) -> bool:
@@ -282,11 +282,11 @@ def _store_drafts(job: Job, session: Session, input: FormationInput, built: Buil
     If a fact was corrected in the meantime, the build calls the engine instead.
 
     Raises:
-        Moved: moments of these turns were built or deleted in the meantime.
+        InputChanged: moments of these turns were built or deleted in the meantime.
     """
     assert input.episodes is not None
     if session.built_to != input.session.built_to or not input.episodes.known.holds():
-        raise Moved("The session's moments changed while the engine was working.")
+        raise InputChanged("The session's moments changed while the engine was working.")
     if Correction.objects.for_user(session.user).state() == input.episodes.corrections:
         EpisodeDraft.objects.bulk_create(drafts_of(job, input.episodes, built))
 
