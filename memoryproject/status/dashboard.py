@@ -23,7 +23,7 @@ from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.recall.index_words import IndexArchived
 from moments_app.reports import overview
 from moments_app.reports.incidents import incidents
-from moments_app.reports.overview import Activity, Backlog, Waits
+from moments_app.reports.overview import Activity, Backlog, QueueTimes
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views import may_see
 from sessions_app.database.several_servers import read_for_page
@@ -242,7 +242,7 @@ def _waits(activity: Activity) -> dict[str, Any]:
     }
 
 
-def _wait_chart(name: str, activity: Activity, waits: Waits) -> Chart:
+def _wait_chart(name: str, activity: Activity, waits: QueueTimes) -> Chart:
     bars = [
         (label, round(waits.p95_by_day.get(day.date, 0.0), 2))
         for label, day in zip(_labels(activity), activity.days, strict=True)

@@ -1,8 +1,4 @@
-"""`housekeeping`: delete old, unreferenced records of work, and end plans whose day is over.
-
-The records are jobs that failed or only updated indexes, model calls, and daily usage. Jobs that created something are
-kept, because moments refer to their jobs. Lines served long ago are deleted, because clients rarely repeat them.
-"""
+"""Delete old, unreferenced records of work, and end plans whose day is over."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -35,7 +31,7 @@ OF_EXTRAS: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 
 @dataclass(frozen=True)
-class Tidied:
+class HousekeepingResult:
     jobs: int = 0
     engine_calls: int = 0
     failures: int = 0
@@ -52,17 +48,13 @@ class Tidied:
         return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in (own | self.of_extras).items())
 
 
-def housekeeping(*, dry_run: bool = False) -> Tidied:
-    """Delete old records of finished work, and end plans whose day has passed.
-
-    Deletes work that ended more than `JOBS__KEEP_DAYS` ago, lines that were not served for `KEPT`, access logs older
-    than `READING_DAYS`, and rows that extras declare.
-    """
+def housekeeping(*, dry_run: bool = False) -> HousekeepingResult:
+    """Delete old records of finished work, and end plans whose day has passed."""
     before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
     tidy = QuerySet.count if dry_run else _delete
     of_extras = {name: tidy(rows()) for name, rows in OF_EXTRAS.items()}
     plans = MemoryAtom.objects.past_plans().count() if dry_run else end_past_plans()
-    return Tidied(
+    return HousekeepingResult(
         *map(tidy, _old(before)),
         plans_ended=plans,
         of_extras={name: count for name, count in of_extras.items() if count},
@@ -71,7 +63,7 @@ def housekeeping(*, dry_run: bool = False) -> Tidied:
 
 def _old(before: datetime) -> Iterator[QuerySet[Any]]:
     upkeep = [process.name for process in processes() if process.is_upkeep]
-    done = Q(status=Job.Status.COMPLETED, process__in=upkeep)
+    done = Q(status=Job.Status.COMPLETED, process__in=upkeep)  # moments refer to other completed jobs
     yield Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before)
     yield EngineCall.objects.filter(created_at__lt=before)
     yield FailureGroup.objects.expired()

@@ -23,7 +23,7 @@ from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.failure import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports.incidents import Incident, incidents_of
-from moments_app.reports.waiting import lane_states, provider_states
+from moments_app.reports.overview import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.links import change_url, column, list_url
 from sessions_app.admin.views import FormPage, RowAction, may_see

@@ -42,7 +42,7 @@ def test_an_empty_site_has_no_figures(transactional_db: None) -> None:
     assert len(empty.days) == overview.DAYS
     assert empty.today.date == timezone.now().date()
     assert (empty.sessions, empty.turns, empty.moments, empty.compacted, empty.builds) == (0, 0, 0, None, None)
-    work = overview.work()
+    work = overview.backlog()
     assert (work.due, work.oldest_due, work.failed, work.worker_seen_at) == (0, None, 0, None)
 
 
@@ -166,7 +166,7 @@ def test_waiting_running_and_failed_jobs_are_distinguished(ada: UserProfile) -> 
     for number, state in enumerate(states):
         job = Job.objects.request("build_moments", talk(ada, 2, session_id=f"s{number}"), requested_by="test")
         Job.objects.filter(pk=job.pk).update(**state)
-    work = overview.work()
+    work = overview.backlog()
     assert (work.due, work.later, work.running, work.stuck, work.failed) == (1, 1, 2, 1, 1)
     assert work.oldest_due == now - timedelta(minutes=5)
     assert work.worker_seen_at == now
@@ -174,10 +174,10 @@ def test_waiting_running_and_failed_jobs_are_distinguished(ada: UserProfile) -> 
 
 def test_a_finished_schedule_shows_when_a_worker_ran(transactional_db: None) -> None:
     job = Job.objects.request_task("count_words", RUN_TASK, "count_words", requested_by="schedule")
-    assert overview.work().worker_seen_at is None
+    assert overview.backlog().worker_seen_at is None
     run_job(job.job_id)
     job.refresh_from_db()
-    assert overview.work().worker_seen_at == job.finished_at
+    assert overview.backlog().worker_seen_at == job.finished_at
 
 
 def test_rows_are_estimated_after_an_analyze(ada: UserProfile) -> None:
