@@ -39,13 +39,13 @@ NUMBER_MAX = 2**31 - 1  # maximum number of a version
 NAME_MAX = 255 - len(ADDRESS)
 
 
-class PromptThere(Conflict):
+class PromptExists(Conflict):
     """The application already has a prompt with this name."""
 
     code = "already_there"
 
 
-class PromptOfSite(Conflict):
+class PromptIsSiteWide(Conflict):
     """The prompt is site-wide, and there are several applications. Create a prompt with the same name instead."""
 
     code = "prompt_of_site"
@@ -187,7 +187,7 @@ class VersionAnswer(VersionRow):
         fields = (*VersionRow.Meta.fields, "content")
 
 
-class OfPromptViewSet(ApiViewSet[M]):
+class BasePromptViewSet(ApiViewSet[M]):
     """A resource of the prompts of the key's application. Prompts belong to no person."""
 
     permission_classes = (HasAdminScope, IsServiceKey)
@@ -206,21 +206,17 @@ class OfPromptViewSet(ApiViewSet[M]):
         return one_or_404(self.prompts(), uri=f"{ADDRESS}{name}")
 
     def changeable(self, name: str) -> PromptResource:
-        """Return a prompt that the key may change.
-
-        Raises:
-            PromptOfSite: the prompt is global, and there are several applications.
-        """
+        """Return a prompt that the key may change, or raise `PromptIsSiteWide`."""
         prompt = self.prompt(name)
         if prompt.application_id is None and self.owner() is not None:
-            raise PromptOfSite(f"{prompt.uri} is site-wide. Use POST prompts to create one for your application.")
+            raise PromptIsSiteWide(f"{prompt.uri} is site-wide. Use POST prompts to create one for your application.")
         return prompt
 
     def owner(self) -> int | None:
         """Return the application that owns new prompts. None, for global prompts, if there is only one application."""
         return self.application if Application.objects.are_several() else None
 
-    def added(self, prompt: PromptResource) -> PromptVersion:
+    def add_version(self, prompt: PromptResource) -> PromptVersion:
         """Add the version from the request, and activate it if requested."""
         text = normalize_newlines(self.validated_data["content"])
         note, after = self.validated_data["note"], self.validated_data.get("after")
@@ -237,7 +233,7 @@ class OfPromptViewSet(ApiViewSet[M]):
     ),
     retrieve=extend_schema(description="Return a prompt with its active text."),
 )
-class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptResource]):
+class PromptViewSet(ListModelMixin, RetrieveModelMixin, BasePromptViewSet[PromptResource]):
     """The prompts of an application."""
 
     serializer_class = PromptDetail
@@ -245,7 +241,7 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
     lookup_value_converter = "public_id"
     inputs = {"list": PromptsQuery, "create": PromptInput, "activate": ActivateInput}
     answers = {"list": PromptAnswer, "create": {201: PromptDetail}}
-    refuses = {"create": [PromptThere, NotApproved], "activate": [NotApproved, PromptOfSite]}
+    refuses = {"create": [PromptExists, NotApproved], "activate": [NotApproved, PromptIsSiteWide]}
     filters = {"purpose": "purpose"}
 
     def get_queryset(self) -> QuerySet[PromptResource]:
@@ -260,18 +256,14 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
 
         Once a version is active, the prompt replaces the site-wide prompt with the same name.
         """
-        prompt = self._drafted()
+        prompt = self._new_prompt()
         if not insert_if_missing(prompt):
-            raise PromptThere(f"Your application already has a prompt {prompt.uri}.")
-        self.added(prompt)
+            raise PromptExists(f"Your application already has a prompt {prompt.uri}.")
+        self.add_version(prompt)
         return self.created(self.prompt(self.validated_data["name"]), is_new=True)
 
-    def _drafted(self) -> PromptResource:
-        """Return an unsaved prompt for the request. Fields missing in the request are copied from the global prompt.
-
-        Raises:
-            ValidationError: the purpose is unknown, or differs from the purpose of the global prompt.
-        """
+    def _new_prompt(self) -> PromptResource:
+        """Return an unsaved prompt for the request. Fields missing in the request are copied from the global prompt."""
         name, purpose = self.validated_data["name"], self.validated_data.get("purpose")
         uri = f"{ADDRESS}{name}"
         site = PromptResource.objects.filter(uri=uri, application=None).first()
@@ -298,7 +290,7 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptRe
     list=extend_schema(description="Return the versions of a prompt without their texts, newest first."),
     retrieve=extend_schema(description="Return a version with its text."),
 )
-class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[PromptVersion]):
+class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, BasePromptViewSet[PromptVersion]):
     """The versions of a prompt."""
 
     serializer_class = VersionAnswer
@@ -306,7 +298,7 @@ class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[P
     lookup_value_converter = "int"
     inputs = {"create": VersionInput}
     answers = {"list": VersionRow, "create": {201: VersionAnswer}}
-    refuses = {"create": [NewerVersion, NotApproved, PromptOfSite]}
+    refuses = {"create": [NewerVersion, NotApproved, PromptIsSiteWide]}
 
     def get_queryset(self) -> QuerySet[PromptVersion]:
         versions = self.prompt(self.kwargs["name"]).versions.select_related("resource")
@@ -315,5 +307,5 @@ class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, OfPromptViewSet[P
     @transaction.atomic
     def create(self, request: Request, name: str) -> Response:
         """Add a version. `activate` also activates it, starting with the next job; if that fails, nothing is added."""
-        number = self.added(self.changeable(name)).number
+        number = self.add_version(self.changeable(name)).number
         return self.created(one_or_404(self.get_queryset(), number=number), is_new=True)

@@ -21,30 +21,28 @@ from mcp_types import ToolAnnotations
 from rest_framework.exceptions import APIException, NotFound
 
 from memoryproject.serving.fair_shares import Refused
-from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
-from moments_app.interfaces.api.context import ContextInput, served_context
+from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_atom
 from moments_app.interfaces.api.entities import EntityAnswer
 from moments_app.interfaces.api.facts import (
-    SHOWN,
+    RELATED,
     CorrectionAnswer,
     FactAnswer,
     FactPatch,
     FactsQuery,
-    corrected,
+    change_fact,
+    change_in,
     correction_or_404,
     fact_or_404,
     facts_of,
-    order_of,
 )
 from moments_app.interfaces.api.jobs import JobAnswer
-from moments_app.interfaces.api.moments import BuildInput, MomentAnswer
-from moments_app.interfaces.api.search import SearchInput, search_data
+from moments_app.interfaces.api.memory import ContextInput, SearchInput, search_data, served_context
+from moments_app.interfaces.api.moments import BuildInput, MomentAnswer, SummaryRow
 from moments_app.interfaces.api.streams import StreamDetail, streams_seen_by
-from moments_app.interfaces.api.summaries import SummaryRow
 from moments_app.interfaces.mcp.connection import CURRENT, database_work, in_mcp_thread
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
-from moments_app.provenance.correct import undo_correction as take_back
+from moments_app.provenance.correct import undo_correction as undo
 from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
 from sessions_app.api.users import ProfileAnswer
@@ -89,7 +87,7 @@ server = MCPServer(
 
 
 def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
-    """Register a resource. Another person's resource is reported as not found."""
+    """Register a resource. The API's errors become resource errors."""
 
     def register(read: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(read)
@@ -106,7 +104,6 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
 
 @database_work
 def _read(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Read a resource. Convert the API's errors to resource errors."""
     try:
         return cast(T, all_without_unseen(read(*args, **kwargs)))
     except (NotFound, InvalidPage) as error:
@@ -123,14 +120,14 @@ def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, Awaitabl
     def register(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         @wraps(work)
         async def answer(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await _in_thread(partial(work, *args, **kwargs))
+            return await _run_tool(partial(work, *args, **kwargs))
 
         return server.tool(annotations=ToolAnnotations(read_only_hint=only_reads, destructive_hint=False))(answer)
 
     return register
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def _run_tool(work: Callable[[], T]) -> T:
     try:
         return await in_mcp_thread(_with_tool_errors, work)
     except Refused as error:
@@ -139,7 +136,6 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 @database_work
 def _with_tool_errors(work: Callable[[], T]) -> T:
-    """Run a tool's work. Convert the API's errors to tool errors."""
     try:
         return cast(T, all_without_unseen(work()))
     except OperationalError as error:
@@ -201,7 +197,7 @@ def moment(key: str) -> dict[str, Any]:
 def atom(atom_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
         seen = MemoryAtom.objects.seen_by(user).filter(stream__in=streams_seen_by(user, user.application_id))
-        found = seen.findable().with_rag_indexed().select_related(*SHOWN)
+        found = seen.findable().with_rag_indexed().select_related(*RELATED)
         row = one_or_404(found, atom_id=_uuid(atom_id))
         return dict(AtomAnswer(row).data) | dict(FactAnswer(row).data)
 
@@ -221,11 +217,7 @@ def entity(entity_id: str) -> dict[str, Any]:
 
 
 def _uuid(text: str) -> UUID:
-    """Parse an id from a URI or an argument.
-
-    Raises:
-        NotFound: the text is not an id.
-    """
+    """Parse an id from a URI or an argument, or raise `NotFound`."""
     try:
         return UUID(text)
     except ValueError:
@@ -364,7 +356,7 @@ def correct_fact(fact_id: str, content: str, preview: bool = False) -> dict[str,
         content: the correct statement: one sentence, in the third person, that is clear by itself.
         preview: only show what would change.
     """
-    return _corrected(fact_id, {"content": content, "preview": preview})
+    return _change_fact(fact_id, {"content": content, "preview": preview})
 
 
 @tool(only_reads=False)
@@ -376,7 +368,7 @@ def end_fact(fact_id: str, valid_until: str | None = None, preview: bool = False
         valid_until: the time until which the fact was true, with a UTC offset. Default: now.
         preview: only show what would change.
     """
-    return _corrected(fact_id, {"state": "ended", "preview": preview} | _without_none({"valid_until": valid_until}))
+    return _change_fact(fact_id, {"state": "ended", "preview": preview} | _without_none({"valid_until": valid_until}))
 
 
 @tool(only_reads=False)
@@ -389,15 +381,15 @@ def undo_correction(correction_id: str) -> dict[str, Any]:
     connection = CURRENT.get()
     with connection.writing() as user:
         correction = correction_or_404(user, _uuid(correction_id))
-        return dict(CorrectionAnswer(take_back(correction, requested_by=connection.actor)).data)
+        return dict(CorrectionAnswer(undo(correction, requested_by=connection.actor)).data)
 
 
-def _corrected(fact_id: str, given: dict[str, Any]) -> dict[str, Any]:
+def _change_fact(fact_id: str, given: dict[str, Any]) -> dict[str, Any]:
     values = FactPatch.validated(given)
     connection = CURRENT.get()
     with connection.writing() as user:
         fact = fact_or_404(user, _uuid(fact_id.removeprefix("rem://atoms/")))
-        return corrected(fact, order_of(values), values, requested_by=connection.actor)
+        return change_fact(fact, change_in(values), values, requested_by=connection.actor)
 
 
 @tool(only_reads=False)
@@ -412,7 +404,7 @@ def append_memory(content: str, memory_type: Literal["observation", "fact"] = "o
     values = AtomInput.validated({"content": content, "atom_type": memory_type})
     with connection.writing() as user:
         stream = MemoryStream.objects.ensure_of_person(user, connection.agent_id)
-        atom, is_new = add_directly(stream, user, values, requested_by=connection.actor)
+        atom, is_new = add_atom(stream, user, values, requested_by=connection.actor)
         return dict(AtomAnswer(atom).data) | {"created": is_new}
 
 
@@ -426,16 +418,16 @@ async def build_moments(session_id: str, context: Context, force: bool = False) 
     """
     if ends := request_deadline():
         ends.lift()  # the wait may exceed the request's deadline
-    job = await _in_thread(partial(_requested_build, session_id, force))
+    job = await _run_tool(partial(_request_build, session_id, force))
     deadline = asyncio.get_running_loop().time() + BUILD_SECONDS
     while job["status"] in Job.OPEN and asyncio.get_running_loop().time() < deadline:
         await context.report_progress(job["progress"]["done"], job["progress"]["total"] or None, job["status"])
         await asyncio.sleep(BUILD_POLL_SECONDS)
-        job = await _in_thread(partial(_job, job["job_id"]))
+        job = await _run_tool(partial(_job, job["job_id"]))
     return job
 
 
-def _requested_build(session_id: str, force: bool) -> dict[str, Any]:
+def _request_build(session_id: str, force: bool) -> dict[str, Any]:
     values = BuildInput.validated({"session_id": session_id, "force": force})
     connection = CURRENT.get()
     with connection.writing() as user:

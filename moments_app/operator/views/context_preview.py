@@ -12,7 +12,7 @@ from moments_app.context.assemble import PLANS, ContextRequest, Envelope, kept_c
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import ALWAYS
 from moments_app.context.render import FORMATS
-from moments_app.interfaces.api.context import context_data
+from moments_app.interfaces.api.memory import context_data
 from moments_app.operator.addresses import Pages
 from moments_app.operator.context_view import BAR, ShownLine, assembled, shown_layers
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
