@@ -23,7 +23,6 @@ from sessions_app.transcript.append import NewMessage, messages_appended, messag
 
 
 def connect() -> None:
-    """Connect the signals. Called once when the app is ready."""
     messages_received.connect(mark_platform_lines, dispatch_uid="moments_app.triggers")
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
@@ -43,17 +42,13 @@ def mark_platform_lines(messages: Sequence[NewMessage], **_: Any) -> None:
 
 
 def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> Sequence[Job]:
-    """Queue the jobs that these messages make due, and return them. Run no query if nothing is due.
-
-    The platform's own text in the messages is recorded before any of the jobs can run.
-    """
-    for session, messages in appended:
+    """Queue the jobs that these messages make due, and return them. Run no query if nothing is due."""
+    for session, messages in appended:  # first, because the jobs ignore the platform's text
         note_platform_text(session, messages)
     return [job for process in processes() for job in process.after_append(appended)]
 
 
 def queue_function(function: str, args: Sequence[Any], user_pk: int | None, **_: Any) -> None:
-    """Queue a job that calls a function for `sessions_app`."""
     call_later(function, *args, user_id=user_pk)
 
 
@@ -74,7 +69,7 @@ def digest_now(session: Session, **_: Any) -> None:
 
 
 def settle_overdue(session: Session, **_: Any) -> None:
-    """Queue a settle job for a session with turns past the retention period, which are deleted once it has run."""
+    """Settle a session with turns past the retention period, which are deleted afterwards."""
     Job.objects.request(Settle.name, session, requested_by="retain", force=True)
 
 

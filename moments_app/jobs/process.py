@@ -94,7 +94,7 @@ def settling_combines() -> bool:
 
 
 def tokens_of(turns: Combinable) -> Combinable:
-    """Return the estimated tokens of a number of turns, from the session's average per turn."""
+    """Return the estimated tokens of turns, from the session's average."""
     return Cast(F("total_tokens"), FloatField()) / F("message_count") * turns
 
 
@@ -177,23 +177,15 @@ class Process(ABC, Generic[Input, Answer]):
     """A kind of job, in three steps: claim, think, commit. Instances have no state.
 
     A subclass with a `name` is registered. A subclass without one is a base for others.
-
-    Attributes:
-        name: the name in the table of jobs. Don't change it once there are jobs.
-        title: the name in the admin.
-        makes: what is missing while the process doesn't run, in an operator's words, such as `rebuilt moments`.
-        prompt_purpose: the purpose of the prompts that operators can try with this process; blank if there are none.
-        is_upkeep: whether housekeeping deletes completed jobs, because they are of no further use.
-        sweep_timing: when the schedule named after the process calls `sweep`; None if there is no sweep.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str] = ""
-    makes: ClassVar[str] = ""
-    prompt_purpose: ClassVar[str] = ""
-    is_upkeep: ClassVar[bool] = False
+    name: ClassVar[str]  # in the table of jobs; don't change it once there are jobs
+    title: ClassVar[str] = ""  # in the admin
+    makes: ClassVar[str] = ""  # what is missing while the process doesn't run, such as `rebuilt moments`
+    prompt_purpose: ClassVar[str] = ""  # of the prompts that operators can try with this process
+    is_upkeep: ClassVar[bool] = False  # whether housekeeping deletes completed jobs
     lane: ClassVar[Lane] = Lane.BUILD
-    sweep_timing: ClassVar[Timing | None] = None
+    sweep_timing: ClassVar[Timing | None] = None  # when the schedule named after the process calls `sweep`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -226,12 +218,7 @@ class Process(ABC, Generic[Input, Answer]):
 
     @abstractmethod
     def commit(self, job: Job, input: Input, answer: Answer) -> None:
-        """Write everything and complete the job, inside a transaction.
-
-        Raises:
-            ClaimLost: the job was taken over or canceled, or its subject was deleted.
-            InputChanged: the claimed data has changed since the claim.
-        """
+        """Write everything and complete the job, inside a transaction. May raise `ClaimLost` and `InputChanged`."""
 
     def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
         """Return whether a session's appended messages make a run due. Called for each append."""
@@ -328,12 +315,7 @@ def no_progress(_done: int, _total: int) -> None:
 
 
 def locked_session(job: Job) -> Session:
-    """Lock the job's session for the commit.
-
-    Raises:
-        ClaimLost: the job was taken over, or the session was deleted.
-        InputChanged: turns of the session were retracted or restored since the claim.
-    """
+    """Lock the job's session for the commit. May raise `ClaimLost` and `InputChanged`."""
     claimed = session_of(job)
     session = Session.objects.locked().filter(pk=claimed.pk).first()
     if session is None or not job.is_claimed():
@@ -344,11 +326,7 @@ def locked_session(job: Job) -> Session:
 
 
 def check_corrections(user_id: int, corrections: CorrectionState) -> None:
-    """Lock a person to prevent concurrent corrections. Check that no fact was corrected since the claim.
-
-    Raises:
-        InputChanged: facts were corrected, or a correction was undone, since the claim.
-    """
+    """Lock a person to prevent concurrent corrections. Raise `InputChanged` if there were any since the claim."""
     user = UserProfile.objects.locked().get(pk=user_id)
     if Correction.objects.for_user(user).state() != corrections:
         raise InputChanged("Facts were corrected while the engine was working.")

@@ -6,16 +6,14 @@ connection.
 
 **Lanes.** Each process and each worker belongs to a lane. A worker claims due jobs from its own lane, then from more
 urgent lanes, but never from less urgent ones. So a summary for a waiting user is never delayed by embedding or bulk
-work. The last worker claims jobs from all lanes. A worker that runs schedules claims them first. Few are due at a time,
-because each has at most one open job.
+work. The last worker claims jobs from all lanes. A worker that runs schedules claims them first.
 
 **Rest.** On an idle site, only the last worker runs. It starts the others when it has been busy for `BUSY_SECONDS`. The
 watchdog starts them when a job is overdue. They end after `REST_SECONDS` without a job. While the last worker is busy,
 it wakes them repeatedly.
 
 **Fairness.** Within a lane, a worker continues with the next person who has a due job. A person never has two running
-jobs. So the worker claims that person's most urgent job from any lane. Otherwise the worker of the more urgent lane
-might never find the person idle.
+jobs, so the worker claims that person's most urgent job from any lane.
 """
 
 import os

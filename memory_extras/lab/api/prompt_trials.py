@@ -13,7 +13,7 @@ from memory_extras.lab.trials.try_prompt import CannotTry, try_prompt
 from memory_extras.lab.trials.try_prompt import TrialAnswer as Tried
 from moments_app.interfaces.api.prompts import NUMBER_MAX, BasePromptViewSet
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
-from moments_app.prompts import MAX_CHARS, NO_WORD, normalize_newlines
+from moments_app.prompts import BLANK_PROMPT, MAX_CHARS, normalize_newlines
 from sessions_app.api.fields import CONTRADICTORY, IntegerField, PublicIdField, UUIDField, WordsField
 from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
@@ -30,7 +30,7 @@ class TryInput(PersonQuery):
     content = WordsField(
         max_length=MAX_CHARS,
         required=False,
-        error_messages={"blank": NO_WORD},
+        error_messages={"blank": BLANK_PROMPT},
         help_text="Text to try, if it is not saved as a version.",
     )
     session_id = PublicIdField(required=False)

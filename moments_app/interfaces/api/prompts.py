@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
-from moments_app.prompts import ADDRESS, MAX_CHARS, NO_WORD, NotApproved, activate_version, normalize_newlines
+from moments_app.prompts import BLANK_PROMPT, MAX_CHARS, URI_PREFIX, NotApproved, activate_version, normalize_newlines
 from sessions_app.api.fields import (
     CONTRADICTORY,
     BooleanField,
@@ -36,7 +36,7 @@ from sessions_app.models import Application
 from sessions_app.refusals import Conflict
 
 NUMBER_MAX = 2**31 - 1  # maximum number of a version
-NAME_MAX = 255 - len(ADDRESS)
+NAME_MAX = 255 - len(URI_PREFIX)
 
 
 class PromptExists(Conflict):
@@ -60,7 +60,7 @@ class PromptsQuery(AnyPageQuery):
 class VersionInput(StrictSerializer):
     """A new version of a prompt."""
 
-    content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
+    content = WordsField(max_length=MAX_CHARS, error_messages={"blank": BLANK_PROMPT})
     note = TextField(max_length=255, allow_blank=True, default="", help_text="What changed, and why.")
     after = IntegerField(
         min_value=0,
@@ -90,7 +90,7 @@ class PromptInput(StrictSerializer):
         help_text="Title of the prompt. Default: the title of the site-wide prompt with the same name. "
         "If there is none, the default is the prompt's name.",
     )
-    content = WordsField(max_length=MAX_CHARS, error_messages={"blank": NO_WORD})
+    content = WordsField(max_length=MAX_CHARS, error_messages={"blank": BLANK_PROMPT})
     note = TextField(max_length=255, allow_blank=True, default="", help_text="Why this version was written.")
     activate = BooleanField(default=False, help_text="Activate the version immediately.")
 
@@ -138,7 +138,7 @@ class PromptAnswer(serializers.ModelSerializer[PromptResource]):
         )
 
     def get_name(self, prompt: PromptResource) -> str:
-        return prompt.uri.removeprefix(ADDRESS)
+        return prompt.uri.removeprefix(URI_PREFIX)
 
     def get_is_site(self, prompt: PromptResource) -> bool:
         return prompt.application_id is None
@@ -199,11 +199,11 @@ class BasePromptViewSet(ApiViewSet[M]):
         """Return one prompt per URI: the application's own, otherwise the global one."""
         seen = Q(application=self.application) | Q(application=None)
         own_first = F("application").asc(nulls_last=True)
-        found = PromptResource.objects.filter(seen, uri__startswith=ADDRESS).order_by("uri", own_first)
+        found = PromptResource.objects.filter(seen, uri__startswith=URI_PREFIX).order_by("uri", own_first)
         return found.distinct("uri").select_related("active_version", "previous_version")
 
     def prompt(self, name: str) -> PromptResource:
-        return one_or_404(self.prompts(), uri=f"{ADDRESS}{name}")
+        return one_or_404(self.prompts(), uri=f"{URI_PREFIX}{name}")
 
     def changeable(self, name: str) -> PromptResource:
         """Return a prompt that the key may change, or raise `PromptIsSiteWide`."""
@@ -265,7 +265,7 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, BasePromptViewSet[Prompt
     def _new_prompt(self) -> PromptResource:
         """Return an unsaved prompt for the request. Fields missing in the request are copied from the global prompt."""
         name, purpose = self.validated_data["name"], self.validated_data.get("purpose")
-        uri = f"{ADDRESS}{name}"
+        uri = f"{URI_PREFIX}{name}"
         site = PromptResource.objects.filter(uri=uri, application=None).first()
         known = site.purpose if site else name
         purpose = purpose or known

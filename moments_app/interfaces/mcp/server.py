@@ -43,7 +43,6 @@ from moments_app.interfaces.mcp.connection import CURRENT, database_work, in_mcp
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.correct import undo_correction as undo
-from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
 from sessions_app.api.users import ProfileAnswer
 from sessions_app.api.viewsets import one_or_404, session_or_404
@@ -93,25 +92,13 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
         @wraps(read)
         async def answer(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                return await in_mcp_thread(partial(_read, read, *args, **kwargs))
-            except Refused as error:
-                raise ResourceError(str(error)) from None
+                return await _run(partial(read, *args, **kwargs), ResourceError)
+            except (NotFound, InvalidPage) as error:
+                raise ResourceNotFoundError(str(error)) from None
 
         return server.resource(uri, description=description, mime_type="application/json")(answer)
 
     return register
-
-
-@database_work
-def _read(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    try:
-        return cast(T, all_without_unseen(read(*args, **kwargs)))
-    except (NotFound, InvalidPage) as error:
-        raise ResourceNotFoundError(str(error)) from None
-    except OperationalError as error:
-        raise ResourceError(str(Unavailable(error))) from None
-    except Refusal as error:
-        raise ResourceError(str(error)) from None
 
 
 def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, Awaitable[T]]]:
@@ -129,19 +116,24 @@ def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, Awaitabl
 
 async def _run_tool(work: Callable[[], T]) -> T:
     try:
-        return await in_mcp_thread(_with_tool_errors, work)
-    except Refused as error:
-        raise ToolError(str(error)) from None
+        return await _run(work, ToolError)
+    except APIException as error:
+        raise ToolError(_reasons(error)) from None
+
+
+async def _run(work: Callable[[], T], error_class: type[ToolError | ResourceError]) -> T:
+    """Run work in a thread. Convert refusals and database errors to errors that the model can read."""
+    try:
+        return await in_mcp_thread(_result, work)
+    except OperationalError as error:
+        raise error_class(str(Unavailable(error))) from None
+    except (Refused, Refusal) as error:
+        raise error_class(str(error)) from None
 
 
 @database_work
-def _with_tool_errors(work: Callable[[], T]) -> T:
-    try:
-        return cast(T, all_without_unseen(work()))
-    except OperationalError as error:
-        raise ToolError(str(Unavailable(error))) from None
-    except (APIException, Refusal) as error:
-        raise ToolError(_reasons(api_exception(error) if isinstance(error, Refusal) else error)) from None
+def _result(work: Callable[[], T]) -> T:
+    return cast(T, all_without_unseen(work()))
 
 
 def _reasons(error: APIException) -> str:
