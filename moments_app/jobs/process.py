@@ -88,7 +88,7 @@ class Workload:
     purpose: str = ""  # of the calls, if the process has no prompt
 
 
-def settling_combines() -> bool:
+def settling_is_one_call() -> bool:
     """Return whether settling sends all due work of a session in one call, which has its own estimate."""
     return settings.ENGINE.uses_model and settings.ENGINE.combines_calls
 
@@ -118,7 +118,7 @@ class ProcessInput:
     def prompt_for(self, purpose: str) -> PromptVersion | None:
         return self.prompt_version
 
-    def of_one_call(self) -> Self:
+    def for_first_call(self) -> Self:
         """Return the part of this input that the first call to the engine receives."""
         return self
 

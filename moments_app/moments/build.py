@@ -23,7 +23,7 @@ from moments_app.jobs.process import (
     complete,
     locked_session,
     session_of,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
     turns_to_estimate,
 )
@@ -130,11 +130,11 @@ class BuildMoments(Process[BuildInput, Built]):
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines() and settings.MEMORY_FORMATION.enabled:  # formations write drafts of all moments
+        if settling_is_one_call() and settings.MEMORY_FORMATION.enabled:  # formations write drafts of all moments
             return None
         tokens = tokens_of(turns_to_estimate(UNBUILT, everything=everything))
         most = float(settings.MOMENT_BUILDER.max_input_tokens)
-        own: Any = {"filter": GreaterThan(tokens, most)} if settling_combines() else {}
+        own: Any = {"filter": GreaterThan(tokens, most)} if settling_is_one_call() else {}
         engine = engine_name(settings.ENGINE.model)
         calls, shown = Sum(Ceil(tokens / most), **own), Sum(tokens, **own)
         return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)

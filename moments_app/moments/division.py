@@ -95,7 +95,7 @@ class BuildInput(ProcessInput):
         """The chunks that need a call to the engine, because they have no draft."""
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
-    def of_one_call(self) -> "BuildInput":
+    def for_first_call(self) -> "BuildInput":
         """Return the part of this input that the first call to the engine receives."""
         first, *others = self.chunks
         return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self

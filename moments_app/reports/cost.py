@@ -24,7 +24,7 @@ from moments_app.recall import query
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
-JOBS = 20_000  # maximum jobs of a person, newest first
+MAX_JOBS = 20_000  # maximum jobs of a person, newest first
 DAYS = 30
 TOP_PEOPLE = 20  # maximum number of people to list
 SUMMARIES = 1_000  # number of newest summaries to time
@@ -82,17 +82,17 @@ class PersonCost:
     left_out: datetime | None  # jobs queued up to this time are not counted; None: all jobs are counted
 
     @property
-    def whole(self) -> Usage:
+    def total(self) -> Usage:
         return total_usage(self.months)
 
 
 def cost_of_person(user: UserProfile, calls: QuerySet[EngineCall]) -> PersonCost:
     """Sum the usage of a person's newest jobs, from the calls that the operator may see."""
     jobs = Job.objects.for_user(user).order_by("-queued_at", "-id")
-    by_month = calls.filter(job__in=jobs.values("pk")[:JOBS]).annotate(month=TruncMonth("created_at"))
+    by_month = calls.filter(job__in=jobs.values("pk")[:MAX_JOBS]).annotate(month=TruncMonth("created_at"))
     months = usage_by(by_month, "month", "purpose")
     months.sort(key=lambda row: (-row[0].timestamp(), row[1]))
-    beyond = list(jobs.values_list("queued_at", flat=True)[JOBS : JOBS + 1])
+    beyond = list(jobs.values_list("queued_at", flat=True)[MAX_JOBS : MAX_JOBS + 1])
     return PersonCost([(month, purpose, used) for month, purpose, used in months], beyond[0] if beyond else None)
 
 
@@ -122,7 +122,7 @@ class SiteCost:
     summaries: SummaryTimes
 
     @property
-    def whole(self) -> Usage:
+    def total(self) -> Usage:
         return total_usage(self.days)
 
     @property
@@ -147,7 +147,7 @@ class SiteCost:
     @property
     def input_tokens_per_turn_token(self) -> float | None:
         """The input tokens of models per token of new turns; None if there are no new turns."""
-        return self.whole.tokens_in / self.all_turn_tokens if self.all_turn_tokens else None
+        return self.total.tokens_in / self.all_turn_tokens if self.all_turn_tokens else None
 
 
 def site_cost() -> SiteCost:

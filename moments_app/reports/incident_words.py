@@ -52,7 +52,7 @@ def describe(incident: "Incident") -> None:
     else:
         texts = _describe_engine(incident)
     incident.cause, incident.evidence, incident.remedy = texts
-    incident.loss = _loss(incident.by_process)
+    incident.loss = _describe_loss(incident.by_process)
 
 
 def _describe_people(incident: "Incident") -> Texts:
@@ -64,7 +64,7 @@ def _describe_people(incident: "Incident") -> Texts:
         if failed:
             calls = "1 call" if len(failed) == 1 else f"All {len(failed):,} calls"
             evidence.append(
-                f"{calls} about {name} {'has' if len(failed) == 1 else 'have'} failed since {_at(failed[-1].at)}."
+                f"{calls} about {name} {'has' if len(failed) == 1 else 'have'} failed since {_clock(failed[-1].at)}."
             )
     else:
         cause = f"Calls about {incident.people:,} people fail"
@@ -111,7 +111,7 @@ def _describe_engine(incident: "Incident") -> Texts:
     name, bad, good = " and ".join(sorted(incident.engines)), incident.failed_calls, incident.answered_calls
     if circuits := incident.circuits:
         cause = f"{name} {DESCRIPTIONS.get(circuits[0].reason, 'fails')}"
-        evidence = f"The last answer was at {_at(good[0].at)}." if good else "No call was answered in the last day."
+        evidence = f"The last answer was at {_clock(good[0].at)}." if good else "No call was answered in the last day."
         return cause, evidence, _remedy_when_open(circuits)
     kinds: Counter[str] = Counter()
     for failure, jobs in incident.by_failure.items():
@@ -136,7 +136,7 @@ def _successful_call(failed: Sequence["Call"], answered: Sequence["Call"]) -> st
     prompts = {(call.purpose, call.version) for call in failed}
     same = next((call for call in answered if (call.purpose, call.version) in prompts), None)
     call, what = (same, "The same prompt") if same else (answered[0], "A call")
-    return f"{what} for {call.name or 'another person'} was answered at {_at(call.at)}."
+    return f"{what} for {call.name or 'another person'} was answered at {_clock(call.at)}."
 
 
 def _remedy_of_engine(kind: str, incident: "Incident") -> str:
@@ -160,10 +160,10 @@ def _remedy_when_open(circuits: Sequence[Circuit]) -> str:
 
 def _next_probe(circuits: Sequence[Circuit]) -> str:
     at = min((circuit.next_probe_at for circuit in circuits), default=None)
-    return f"The next test is at {_at(at)}." if at else ""
+    return f"The next test is at {_clock(at)}." if at else ""
 
 
-def _loss(by_process: Mapping[tuple[str, str], int]) -> str:
+def _describe_loss(by_process: Mapping[tuple[str, str], int]) -> str:
     """Return what is missing from memory, and whether this is permanent."""
     makes = {process.name: process.makes for process in processes()}
     lost, late = Counter[str](), Counter[str]()
@@ -179,5 +179,5 @@ def _listed(counted: Counter[str]) -> str:
     return ", ".join(f"{what} ({jobs:,} {'job' if jobs == 1 else 'jobs'})" for what, jobs in counted.most_common())
 
 
-def _at(time: datetime) -> str:
+def _clock(time: datetime) -> str:
     return f"{time:%H:%M:%S} UTC" if timezone.now() - time < timedelta(hours=12) else f"{time:%-d %b %H:%M} UTC"

@@ -276,12 +276,12 @@ class Activity:
         return self.days[-1]
 
     @property
-    def whole(self) -> Day:
-        whole = Day(self.days[0].date)
+    def total(self) -> Day:
+        total = Day(self.days[0].date)
         for day in self.days:
             for name in vars(day).keys() - {"date"}:
-                setattr(whole, name, getattr(whole, name) + getattr(day, name))
-        return whole
+                setattr(total, name, getattr(total, name) + getattr(day, name))
+        return total
 
     @property
     def compacted(self) -> float | None:

@@ -20,7 +20,7 @@ from moments_app.jobs.process import (
     complete,
     locked_session,
     session_of,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
     turns_to_estimate,
 )
@@ -87,7 +87,7 @@ class DigestSession(Process[DigestInput, Digested]):
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines():
+        if settling_is_one_call():
             return None
         turns = turns_to_estimate(UNBUILT, everything=everything)
         calls = Count("id", filter=GreaterThan(turns, 0))

@@ -36,7 +36,7 @@ from moments_app.jobs.process import (
     Skipped,
     Workload,
     no_progress,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
     turns_to_estimate,
 )
@@ -163,7 +163,7 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 
     def workload(self, *, everything: bool) -> Workload | None:
         """Return the workload of combined calls. Processes that make separate calls return their own workload."""
-        if not settling_combines():
+        if not settling_is_one_call():
             return None
         is_formed = settings.MEMORY_FORMATION.enabled
         turns = Cast(turns_to_estimate(UNFORMED if is_formed else UNBUILT, everything=everything), FloatField())

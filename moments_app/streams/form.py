@@ -27,7 +27,7 @@ from moments_app.jobs.process import (
     complete,
     locked_session,
     session_of,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
     turns_to_estimate,
 )
@@ -153,7 +153,7 @@ class FormMemories(Process[FormationInput, Formed]):
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines():  # `settle` estimates the calls in this case
+        if settling_is_one_call():  # `settle` estimates the calls in this case
             return None
         unformed = Cast(turns_to_estimate(UNFORMED, everything=everything), FloatField())
         calls = Sum(Ceil(unformed / MAX_TURNS))
@@ -213,7 +213,7 @@ def _episodes(
 
     The extractive engine reads turns at no cost, so its builds read them again.
     """
-    if not (settling_combines() and settings.MOMENT_BUILDER.enabled):
+    if not (settling_is_one_call() and settings.MOMENT_BUILDER.enabled):
         return None
     drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
     # The first draft doesn't cover turns in a gap before the new turns. The build that publishes it calls an engine for

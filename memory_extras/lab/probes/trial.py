@@ -93,7 +93,7 @@ def _as_if_kept(trial: Trial, answer: Any, subject: Session | MemoryStream) -> I
         input = process.claim(job)  # may start what the commit completes
         if isinstance(input, Skipped):
             raise InputChanged(input.reason)
-        process.commit(job, input.of_one_call(), answer)
+        process.commit(job, input.for_first_call(), answer)
         yield
         transaction.set_rollback(True)
 

@@ -327,7 +327,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
             query = with_vector(query)
         with self.transaction():
             if query:
-                items, has_more = self.page_of(self.found(query))
+                items, has_more = self.page_of(self.matching(query))
             else:
                 rows = self.get_queryset().within(values["namespace"]).fitting(values.get("filter", [])).in_order()
                 items, has_more = self.page_of(rows.after(**values["after"]) if "after" in values else rows)
@@ -340,7 +340,7 @@ class ItemViewSet(PersonViewSet[StoredItem]):
         if self.validated_data["refresh_ttl"]:
             StoredItem.objects.restart_ttl(items)
 
-    def found(self, query: RecallRequest) -> Sequence[StoredItem]:
+    def matching(self, query: RecallRequest) -> Sequence[StoredItem]:
         """Return the items that match the query, best first, including those on earlier pages."""
         values = self.validated_data
         if self.person is None and not self.is_application_wide:

@@ -30,7 +30,7 @@ from sessions_app.api.viewsets import PersonViewSet, session_or_404, update
 from sessions_app.models import Event, Session
 
 
-class TagList(serializers.ListField):
+class TagsField(serializers.ListField):
     """Short strings."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -84,9 +84,9 @@ class MomentPatch(PersonQuery):
     category = TextField(max_length=64, required=False)
     summary = TextField(max_length=10_000, required=False)
     detail = TextField(max_length=50_000, allow_blank=True, required=False)
-    topic_tags = TagList(required=False)
-    emotion_tags = TagList(required=False)
-    present_persons = TagList(required=False)
+    topic_tags = TagsField(required=False)
+    emotion_tags = TagsField(required=False)
+    present_persons = TagsField(required=False)
 
 
 class MomentRow(serializers.ModelSerializer[Moment]):

@@ -72,7 +72,7 @@ class StreamsQuery(PageQuery):
     session_id = PublicIdField(required=False)
 
 
-class Count(IntegerField):
+class CountField(IntegerField):
     """A number of items or words."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -87,12 +87,12 @@ class StreamPatch(PersonQuery):
     extraction_prompt = TextField(max_length=10_000, required=False)
     extracts_observations = BooleanField(required=False)
     extracts_facts = BooleanField(required=False)
-    observation_min = Count(help_text=IGNORED_HELP)
-    observation_max = Count(help_text=IGNORED_HELP)
-    observation_max_words = Count()
-    fact_min = Count(help_text=IGNORED_HELP)
-    fact_max = Count(help_text=IGNORED_HELP)
-    fact_max_words = Count()
+    observation_min = CountField(help_text=IGNORED_HELP)
+    observation_max = CountField(help_text=IGNORED_HELP)
+    observation_max_words = CountField()
+    fact_min = CountField(help_text=IGNORED_HELP)
+    fact_max = CountField(help_text=IGNORED_HELP)
+    fact_max_words = CountField()
     extraction_model = TextField(
         max_length=255,
         allow_blank=True,
@@ -101,9 +101,9 @@ class StreamPatch(PersonQuery):
         "MEMORY_FORMATION__STREAM_MODELS. If blank, ENGINE__MODEL is used.",
     )
     consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
-    consolidation_trigger = Count()
-    consolidated_max_words = Count()
-    fact_buffer_max = Count()
+    consolidation_trigger = CountField()
+    consolidated_max_words = CountField()
+    fact_buffer_max = CountField()
     consolidation_model = TextField(max_length=255, allow_blank=True, required=False)
     pinned_content = TextField(max_length=50_000, allow_blank=True, required=False)
     consolidated_content = TextField(max_length=50_000, allow_blank=True, required=False)
