@@ -24,8 +24,6 @@ RELATED_MAX = 50
 
 
 class AtomsQuery(PageQuery):
-    """Filters of a list of atoms."""
-
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
     state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
     related_user = PublicIdField(
@@ -104,8 +102,6 @@ class SharedItemNamesPeople(Refusal):
     )
 )
 class AtomViewSet(ListModelMixin, BaseStreamViewSet[MemoryAtom]):
-    """The atoms of a stream."""
-
     serializer_class = AtomAnswer
     inputs = {"list": AtomsQuery, "create": AtomInput}
     answers = {"create": {201: AtomAnswer, 200: AtomAnswer}}

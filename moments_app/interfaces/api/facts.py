@@ -57,8 +57,6 @@ class AboutField(PublicIdField):
 
 
 class FactsQuery(PersonQuery):
-    """Filters of a list of facts."""
-
     state = serializers.ChoiceField(
         choices=(HOLDING, ENDED, ALL),
         default=HOLDING,
@@ -166,8 +164,6 @@ class FactSources(serializers.Serializer[Any]):
 
 
 class HistoryQuery(PersonQuery):
-    """A page of the history of a fact."""
-
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
     after = UUIDField(required=False, help_text="Id of the last change on the previous page.")
 
@@ -256,8 +252,6 @@ class FactPatch(PersonQuery):
 
 
 class WithdrawQuery(PersonQuery):
-    """How a fact is withdrawn."""
-
     preview = BooleanField(
         default=False, help_text="If true, nothing is changed. The response lists the matching items."
     )
@@ -345,8 +339,6 @@ def _preview(fact: MemoryAtom, order: Order) -> dict[str, Any]:
     retrieve=extend_schema(description="Return a correction with its changes."),
 )
 class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correction]):
-    """A person's corrections."""
-
     queryset = Correction.objects.select_related("fact").newest_first()
     serializer_class = CorrectionAnswer
     lookup_field = "correction_id"
@@ -361,8 +353,6 @@ class CorrectionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Correc
 
 @extend_schema_view(retrieve=extend_schema(description="Return a fact, whether it is still true or not."))
 class FactViewSet(RetrieveModelMixin, PersonViewSet[MemoryAtom]):
-    """A person's facts."""
-
     serializer_class = FactAnswer
     lookup_url_kwarg = "fact_id"
     lookup_value_converter = "uuid"

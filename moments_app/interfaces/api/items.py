@@ -52,8 +52,6 @@ COMPARISONS = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 
 
 class LabelField(TextField):
-    """A label of a namespace."""
-
     pattern = rf"^[^\x00{END}]*$".replace(END, r"\x1f")
     default_error_messages = {"end": "A label can't contain the character U+001F."}
 
@@ -163,8 +161,6 @@ class WantedItems(RefreshesTtl, AddressesInput):
 
 
 class ItemsPage(PersonQuery):
-    """A page of items."""
-
     limit = IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
     offset = IntegerField(min_value=0, max_value=1_000_000, default=0)
 
@@ -371,8 +367,6 @@ class ItemViewSet(PersonViewSet[StoredItem]):
 
 
 class ItemNamespaceViewSet(ItemViewSet):
-    """The namespaces of the item store."""
-
     inputs = {"list": NamespacesQuery}
     answers = {"list": NamespacesAnswer}
 

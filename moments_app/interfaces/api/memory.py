@@ -170,8 +170,6 @@ class ContextAnswer(serializers.Serializer[Any]):
 
 
 class ContextViewSet(PersonViewSet[Any]):
-    """The memory that a model should have before it answers."""
-
     serializer_class = ContextAnswer
     inputs = {"read": ContextInput, "read_long": ContextInput}
     refuses = {"read": [BudgetTooSmall], "read_long": [BudgetTooSmall]}
@@ -349,8 +347,6 @@ class SearchAnswer(serializers.Serializer[Any]):
 
 
 class SearchViewSet(PersonViewSet[Any]):
-    """A search of a person's memory."""
-
     inputs = {"search": SearchInput}
     answers = {"search": SearchAnswer}
     scopes = {"search": "read"}

@@ -31,8 +31,6 @@ from sessions_app.models import Event, Session
 
 
 class TagsField(serializers.ListField):
-    """Short strings."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=TextField(max_length=255), max_length=50, **kwargs)
 
@@ -58,8 +56,6 @@ class BuildInput(PersonQuery):
 
 
 class MomentsQuery(PageQuery):
-    """Filters of a list of moments."""
-
     category = TextField(max_length=64, required=False)
     session_id = PublicIdField(required=False)
     topic = TextField(max_length=255, required=False)
@@ -72,8 +68,6 @@ class MomentsQuery(PageQuery):
 
 
 class ChainQuery(PersonQuery):
-    """The length of a chain."""
-
     depth = IntegerField(min_value=1, max_value=PAGE_MAX, default=10)
 
 
@@ -139,8 +133,6 @@ class MomentChain(serializers.Serializer[Any]):
     ),
 )
 class MomentViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, PersonViewSet[Moment]):
-    """A person's moments."""
-
     queryset = Moment.objects.newest_first()
     serializer_class = MomentAnswer
     lookup_field = "key"
@@ -246,8 +238,6 @@ class SummaryRow(serializers.ModelSerializer[Summary]):
     )
 )
 class SummaryViewSet(ListModelMixin, PersonViewSet[Summary]):
-    """The rolling summary of a session, all its versions."""
-
     serializer_class = SummaryRow
 
     def get_queryset(self) -> SummaryQuerySet:
@@ -256,8 +246,6 @@ class SummaryViewSet(ListModelMixin, PersonViewSet[Summary]):
 
 
 class CompactViewSet(PersonViewSet[Session]):
-    """A digest of a session on demand."""
-
     lookup_field = "session_id"
     lookup_value_converter = "public_id"
     answers = {"compact": {202: Accepted}}

@@ -52,8 +52,6 @@ class PromptIsSiteWide(Conflict):
 
 
 class PromptsQuery(AnyPageQuery):
-    """Filters of the list of prompts."""
-
     purpose = serializers.ChoiceField(choices=PromptResource.Purpose.choices, required=False)
 
 
@@ -234,8 +232,6 @@ class BasePromptViewSet(ApiViewSet[M]):
     retrieve=extend_schema(description="Return a prompt with its active text."),
 )
 class PromptViewSet(ListModelMixin, RetrieveModelMixin, BasePromptViewSet[PromptResource]):
-    """The prompts of an application."""
-
     serializer_class = PromptDetail
     lookup_url_kwarg = "name"
     lookup_value_converter = "public_id"
@@ -291,8 +287,6 @@ class PromptViewSet(ListModelMixin, RetrieveModelMixin, BasePromptViewSet[Prompt
     retrieve=extend_schema(description="Return a version with its text."),
 )
 class PromptVersionViewSet(ListModelMixin, RetrieveModelMixin, BasePromptViewSet[PromptVersion]):
-    """The versions of a prompt."""
-
     serializer_class = VersionAnswer
     lookup_field, lookup_url_kwarg = "number", "version"
     lookup_value_converter = "int"

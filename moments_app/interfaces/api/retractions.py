@@ -163,8 +163,6 @@ class RetractionPreview(serializers.Serializer[Any]):
     retrieve=extend_schema(description="Return a retraction: what it withdrew, why, and whether it was undone."),
 )
 class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retraction]):
-    """A person's retractions."""
-
     queryset = Retraction.objects.select_related("user", "session").newest_first()
     serializer_class = RetractionAnswer
     lookup_field = "retraction_id"

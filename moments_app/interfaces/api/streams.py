@@ -65,16 +65,12 @@ HIDDEN_HELP = "Null if the stream is a shard and the key belongs to a user."
 
 
 class StreamsQuery(PageQuery):
-    """Filters of a list of streams."""
-
     stream_type = serializers.ChoiceField(choices=MemoryStream.Type.choices, required=False)
     agent_id = PublicIdField(required=False)
     session_id = PublicIdField(required=False)
 
 
 class CountField(IntegerField):
-    """A number of items or words."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(min_value=0, max_value=10_000, required=False, **kwargs)
 
@@ -239,8 +235,6 @@ class BaseStreamViewSet(PersonViewSet[M]):
     ),
 )
 class StreamViewSet(ListModelMixin, RetrieveModelMixin, BaseStreamViewSet[MemoryStream]):
-    """A person's streams, and the shards."""
-
     serializer_class = StreamAnswer
     lookup_field = "stream_id"
     lookup_value_converter = "uuid"
