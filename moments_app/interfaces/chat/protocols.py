@@ -249,7 +249,7 @@ class ResponsesAnswer(Answer):
             return
         match part.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
-                self.text += part["delta"] if isinstance(part.get("delta"), str) else ""
+                self.text += _string(part.get("delta"))
             case "response.output_item.done":
                 self._add_item(part.get("item"))
             case _:
@@ -265,7 +265,7 @@ class ResponsesAnswer(Answer):
         output = response.get("output") if isinstance(response, dict) else None
         if not isinstance(output, list):
             return
-        self.model = response["model"] if isinstance(response.get("model"), str) else self.model
+        self.model = _string(response.get("model")) or self.model
         if output:  # the complete text, which a stream has already sent in parts
             self._replace([item for item in output if isinstance(item, dict)])
         details = response.get("incomplete_details")
