@@ -212,8 +212,8 @@ def queue_next(session: Session, end: int | None, *, requested_by: str) -> None:
 
 def _queue_each(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
     """Queue the next versions for sessions that have none in progress. Without sessions, run no query."""
-    begun = Summary.objects.begin_each(ends) if ends else []
-    return Job.objects.request_each(RollSummary.name, begun, requested_by=requested_by, due_now=True)
+    sessions = Summary.objects.begin_each(ends) if ends else []
+    return Job.objects.request_each(RollSummary.name, sessions, requested_by=requested_by, due_now=True)
 
 
 def is_due(session: Session, end: int, *, may_have_been_read: bool = True) -> bool:
@@ -287,8 +287,8 @@ def _new_messages(session: Session, summary: Summary) -> tuple[list[Message], li
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
     within = Message.objects.said_at(session, sequence__range=(first, summary.end_sequence)).believed()
-    said = within.exclude(role=Message.Role.SYSTEM).order_by("sequence")
-    turns, unreadable = with_readable_text(session.user, said)
+    rows = within.exclude(role=Message.Role.SYSTEM).order_by("sequence")
+    turns, unreadable = with_readable_text(session.user, rows)
     return drop_platform_text(turns), unreadable
 
 
@@ -306,12 +306,12 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
     if base is None:
         return []
     turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
-    there = list(turns.values_list("pk", "sequence", "retracted_at"))
-    still = [pk for pk, sequence, retracted_at in there if sequence >= start and retracted_at is None]
+    found = list(turns.values_list("pk", "sequence", "retracted_at"))
+    in_window = [pk for pk, sequence, retracted_at in found if sequence >= start and retracted_at is None]
     # Of archived turns, only the ids are known. Use the last ids, because they grow with the sequence in a session.
-    archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in there})
+    archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in found})
     slid_out = max(len(archived) - max(session.kept_from_sequence - start, 0), 0)
-    return sorted(still + archived[slid_out:])
+    return sorted(in_window + archived[slid_out:])
 
 
 # --- commit ---

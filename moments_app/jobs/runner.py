@@ -261,12 +261,12 @@ class Retried:
     left: int  # failed jobs that need another call
 
     def __str__(self) -> str:
-        told = [f"{self.jobs:,} job{'' if self.jobs == 1 else 's'} due now"]
+        parts = [f"{self.jobs:,} job{'' if self.jobs == 1 else 's'} due now"]
         if self.not_needed:
-            told.append(f"{self.not_needed:,} not needed, because another job does the same work")
+            parts.append(f"{self.not_needed:,} not needed, because another job does the same work")
         if self.left:
-            told.append(f"{self.left:,} not retried yet; press Retry all again")
-        return "; ".join(told)
+            parts.append(f"{self.left:,} not retried yet; press Retry all again")
+        return "; ".join(parts)
 
 
 def retry_one(jobs: JobQuerySet) -> Job | None:

@@ -129,15 +129,15 @@ class SiteCost:
     def by_day(self) -> list[tuple[date, int, Usage]]:
         """The tokens of turns and the usage, for each day that has either, latest first."""
         used: dict[date, Usage] = dict.fromkeys(self.turn_tokens, Usage())
-        for day, _, its in self.days:
-            used[day] = used.get(day, Usage()) + its
+        for day, _, usage in self.days:
+            used[day] = used.get(day, Usage()) + usage
         return [(day, self.turn_tokens.get(day, 0), used[day]) for day in sorted(used, reverse=True)]
 
     @property
     def purposes(self) -> list[tuple[str, Usage]]:
         used: dict[str, Usage] = {}
-        for _, purpose, its in self.days:
-            used[purpose] = used.get(purpose, Usage()) + its
+        for _, purpose, usage in self.days:
+            used[purpose] = used.get(purpose, Usage()) + usage
         return _by_cost([*used.items()])
 
     @property
@@ -185,13 +185,12 @@ def _turn_tokens(since: datetime) -> dict[date, int]:
 
 def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, Usage]]:
     """Sum the usage by the application of the job's person or shard. Other calls count for all applications."""
-    whose = calls.annotate(
-        whose=Coalesce("job__user__application", "job__stream__application"),
-        whose_name=Coalesce("job__user__application__name", "job__stream__application__name"),
+    with_owner = calls.annotate(
+        owner=Coalesce("job__user__application", "job__stream__application"),
+        owner_name=Coalesce("job__user__application__name", "job__stream__application__name"),
     )
-    return [
-        (pk, name or "all applications", used) for pk, name, used in _by_cost(usage_by(whose, "whose", "whose_name"))
-    ]
+    rows = _by_cost(usage_by(with_owner, "owner", "owner_name"))
+    return [(pk, name or "all applications", used) for pk, name, used in rows]
 
 
 def _by_cost(rows: list[tuple[Any, ...]]) -> list[Any]:

@@ -295,8 +295,8 @@ def activity() -> Activity:
     since = midnight - timedelta(days=DAYS - 1)
     days = {since.date() + timedelta(days=number): Day(since.date() + timedelta(days=number)) for number in range(DAYS)}
     sessions, turns, moments = (
-        _by_day(name, rows, since, made)
-        for name, rows, made in (
+        _by_day(name, rows, since, column)
+        for name, rows, column in (
             ("sessions", Session.objects.all(), "created_at"),
             ("turns", Message.objects.said(), "arrived_at"),
             ("moments", Moment.objects.all(), "created_at"),
@@ -317,9 +317,9 @@ def activity() -> Activity:
     )
 
 
-def _by_day(name: str, rows: QuerySet[Any], since: datetime, made: str) -> QuerySet[Any]:
-    """Return (name, day, number) for each day. `made` is the column with the time of creation."""
-    days = rows.filter(**{f"{made}__gte": since}).annotate(day=TruncDate(made), what=Value(name)).order_by()
+def _by_day(name: str, rows: QuerySet[Any], since: datetime, column: str) -> QuerySet[Any]:
+    """Return (name, day, number) for each day. `column` has the time of creation."""
+    days = rows.filter(**{f"{column}__gte": since}).annotate(day=TruncDate(column), what=Value(name)).order_by()
     counts: QuerySet[Any] = days.values("what", "day").annotate(number=Count("pk"))
     return counts.values_list("what", "day", "number")
 

@@ -313,8 +313,8 @@ def change_fact(fact: MemoryAtom, order: Order, values: dict[str, Any], *, reque
     """
     if values["preview"]:
         return _preview(fact, order)
-    made = correct(fact, order, requested_by=requested_by, leave=values.get("leave", ()))
-    return dict(CorrectionAnswer(made).data)
+    correction = correct(fact, order, requested_by=requested_by, leave=values.get("leave", ()))
+    return dict(CorrectionAnswer(correction).data)
 
 
 def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Correction:

@@ -195,8 +195,8 @@ class RetractionViewSet(ListModelMixin, RetrieveModelMixin, PersonViewSet[Retrac
         leave = self.validated_data["leave"]
         if self.validated_data["preview"]:
             return _preview_response(preview(session, sequences, leave=leave))
-        made = retract(session, sequences, reason=reason, requested_by=self.actor, leave=leave)
-        return self.created(made, is_new=True)
+        retraction = retract(session, sequences, reason=reason, requested_by=self.actor, leave=leave)
+        return self.created(retraction, is_new=True)
 
     @action(detail=True, methods=["post"])
     @unlimited()

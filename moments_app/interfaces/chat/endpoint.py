@@ -147,8 +147,8 @@ def _with_context(request: ChatRequest, envelope: Envelope) -> RequestWithMemory
     if request.query:
         earlier.pop()  # the client's messages already include it
     recalled = [earlier.pop()] if earlier and earlier[-1]["role"] == Message.Role.SYSTEM else []
-    said = {turn.content for turn in request.turns}
-    while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in said:
+    sent = {turn.content for turn in request.turns}
+    while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in sent:
         earlier.pop()  # an earlier message that was not answered
     replaced = _replaced_turns(request, envelope)
     body = request.with_memory(memory, earlier, recalled, without=replaced)

@@ -150,8 +150,8 @@ class ResponsesRequest(ChatRequest):
 
     def without_memory(self) -> bytes:
         """Return the body without its conversation. The upstream may know the earlier response, so that stays."""
-        left = {name: value for name, value in self.body.items() if name != "conversation"}
-        return self.data if left == self.body else json.dumps(left).encode()
+        body = {name: value for name, value in self.body.items() if name != "conversation"}
+        return self.data if body == self.body else json.dumps(body).encode()
 
 
 def read_request(data: bytes) -> ResponsesRequest:
@@ -233,11 +233,11 @@ def _items(message: dict[str, Any]) -> list[dict[str, Any]]:
             {"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": message["content"] or ""}
         ]
     text = spoken(message.get("name", ""), message["content"] or "")
-    said = [{"role": message["role"], "content": text}] if text else []
+    messages = [{"role": message["role"], "content": text}] if text else []
     calls = [
         {"type": "function_call", "call_id": call["id"]} | call["function"] for call in message.get("tool_calls", ())
     ]
-    return [*said, *calls]
+    return [*messages, *calls]
 
 
 class ResponsesAnswer(Answer):
@@ -276,8 +276,8 @@ class ResponsesAnswer(Answer):
             self.finish_reason = _FINISHED.get(str(reason), "incomplete")
 
     def _replace(self, output: Sequence[dict[str, Any]]) -> None:
-        said = [_text(item.get("content")) for item in output if item.get("type") == "message"]
-        self.text = "\n".join(filter(None, said))
+        texts = [_text(item.get("content")) for item in output if item.get("type") == "message"]
+        self.text = "\n".join(filter(None, texts))
         self.calls = {}
         for item in output:
             self._add_item(item)

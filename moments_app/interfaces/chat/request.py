@@ -58,8 +58,8 @@ class ChatRequest:
     @property
     def query(self) -> str:
         """The start of the user's last message."""
-        said = [turn.content for turn in self.turns if turn.role == Message.Role.USER]
-        return said[-1][:QUERY_CHARS] if said else ""
+        messages = [turn.content for turn in self.turns if turn.role == Message.Role.USER]
+        return messages[-1][:QUERY_CHARS] if messages else ""
 
     @property
     def has_history(self) -> bool:
@@ -78,8 +78,8 @@ class ChatRequest:
         if not self.turns:
             return ""
         first = self.turns[0]
-        said = json.dumps([user_id, first.role, first.name, first.content, first.payload], sort_keys=True)
-        return f"chat-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+        identity = json.dumps([user_id, first.role, first.name, first.content, first.payload], sort_keys=True)
+        return f"chat-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
     def with_memory(
         self,

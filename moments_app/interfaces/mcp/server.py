@@ -239,10 +239,10 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
     if not sequence.isdecimal() or not sequence.isascii() or len(sequence) > len(str(SEQUENCE_MAX)):
         raise NotFound
     with CURRENT.get().reading() as user:
-        there = session_or_404(user, session_id).messages.for_user(user).believed()
-        turns = [there.turns(), there.archived()]  # two queries, because each has its own index
-        named = [found.filter(sequence=int(sequence)).annotate(moment_key=F("moment__key")) for found in turns]
-        turn = named[0].first() or named[1].first()
+        messages = session_or_404(user, session_id).messages.for_user(user).believed()
+        turns = [messages.turns(), messages.archived()]  # two queries, because each has its own index
+        candidates = [found.filter(sequence=int(sequence)).annotate(moment_key=F("moment__key")) for found in turns]
+        turn = candidates[0].first() or candidates[1].first()
         if turn is None or user is None:
             raise NotFound
         [shown] = with_text(user, [turn])

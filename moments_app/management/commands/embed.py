@@ -40,12 +40,12 @@ class Command(BaseCommand):
             model.ask_refused_again()
         if not settings.EMBEDDING.is_embedded:
             self._print_cost(model)
-        made = self._fill(model)
+        embedded = self._fill(model)
         if options["activate"] and not model.is_active:
             model.activate()
-            made += self._fill(model)  # texts added since the last check were embedded with the former model
+            embedded += self._fill(model)  # texts added since the last check were embedded with the former model
         state = "in use" if options["activate"] or model.is_active else "not in use; --activate switches to it"
-        return f"{model}: {made:,} embedded, {self._missing(model)}, {state}."
+        return f"{model}: {embedded:,} embedded, {self._missing(model)}, {state}."
 
     def _missing(self, model: EmbeddingModel) -> str:
         filled = embed.filled(model)
@@ -86,7 +86,7 @@ class Command(BaseCommand):
     def _fill(self, model: EmbeddingModel) -> int:
         caller = embedding_model(model.recipe)
         embedder = caller.open(EngineCall.objects.keep)
-        made = 0
+        embedded = 0
         for kind in embed.kinds():
             missing = embed.without_vector(kind, model).count()
             done = 0
@@ -94,8 +94,8 @@ class Command(BaseCommand):
                 for vectors in self._vectors(texts, embedder):
                     done += embed.write(model, vectors)
                     self.stdout.write(f"{kind}s: {done:,} of {missing:,}")
-            made += done
-        return made
+            embedded += done
+        return embedded
 
     def _vectors(self, texts: list[Text], embedder: Any) -> Iterator[Vectors]:
         """Yield vectors as they arrive. Retry failed texts up to `TRIES` times in a row."""

@@ -62,8 +62,8 @@ def _retract_turns(options: dict[str, Any]) -> str:
         found = preview(session, sequences)
         first = _describe_preview(f"{found.turns} turns", found)
         return "\n".join(filter(None, [first, found.lost, *found.moment_keys, *_repeated_answers(found)]))
-    made = retract(session, sequences, reason=_reason(options), requested_by="command")
-    return f"Retraction {made.retraction_id}: {made.result}"
+    retraction = retract(session, sequences, reason=_reason(options), requested_by="command")
+    return f"Retraction {retraction.retraction_id}: {retraction.result}"
 
 
 def _retract_items(options: dict[str, Any]) -> str:
@@ -75,8 +75,8 @@ def _retract_items(options: dict[str, Any]) -> str:
     if options["dry_run"]:
         found = preview_items(user, named)
         return "\n".join([_describe_preview(f"{found.items} items", found), *_repeated_answers(found)])
-    made = retract_items(user, named, reason=_reason(options), requested_by="command")
-    return f"Retraction {made.retraction_id}: {made.result}"
+    retraction = retract_items(user, named, reason=_reason(options), requested_by="command")
+    return f"Retraction {retraction.retraction_id}: {retraction.result}"
 
 
 def _reason(options: dict[str, Any]) -> str:
