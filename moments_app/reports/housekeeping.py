@@ -1,6 +1,6 @@
 """Delete old, unreferenced records of work, and end plans whose day is over."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -40,8 +40,8 @@ class HousekeepingResult:
     daily_usage: int = 0
     readings: int = 0
     webhook_deliveries: int = 0
-    plans_ended: int = field(default=0, kw_only=True)
-    of_extras: dict[str, int] = field(default_factory=dict, kw_only=True)
+    plans_ended: int = 0
+    of_extras: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "of_extras"}
@@ -55,23 +55,25 @@ def housekeeping(*, dry_run: bool = False) -> HousekeepingResult:
     of_extras = {name: tidy(rows()) for name, rows in OF_EXTRAS.items()}
     plans = MemoryAtom.objects.past_plans().count() if dry_run else end_past_plans()
     return HousekeepingResult(
-        *map(tidy, _old(before)),
+        **{name: tidy(rows) for name, rows in _old_rows(before).items()},
         plans_ended=plans,
         of_extras={name: count for name, count in of_extras.items() if count},
     )
 
 
-def _old(before: datetime) -> Iterator[QuerySet[Any]]:
+def _old_rows(before: datetime) -> dict[str, QuerySet[Any]]:
     upkeep = [process.name for process in processes() if process.is_upkeep]
     done = Q(status=Job.Status.COMPLETED, process__in=upkeep)  # moments refer to other completed jobs
-    yield Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before)
-    yield EngineCall.objects.filter(created_at__lt=before)
-    yield FailureGroup.objects.expired()
-    yield KeptExchange.objects.expired()
-    yield ServedLine.objects.expired()
-    yield DailyUsage.objects.filter(day__lt=before)
-    yield Event.objects.expired_readings()
-    yield WebhookDelivery.objects.expired()
+    return {
+        "jobs": Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before),
+        "engine_calls": EngineCall.objects.filter(created_at__lt=before),
+        "failures": FailureGroup.objects.expired(),
+        "failed_calls_texts": KeptExchange.objects.expired(),
+        "served_lines": ServedLine.objects.expired(),
+        "daily_usage": DailyUsage.objects.filter(day__lt=before),
+        "readings": Event.objects.expired_readings(),
+        "webhook_deliveries": WebhookDelivery.objects.expired(),
+    }
 
 
 def _delete(rows: QuerySet[Any]) -> int:
