@@ -1,6 +1,7 @@
 """Contexts and searches over REST."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -19,6 +20,7 @@ from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.facts import AboutField
 from moments_app.recall.query import RETRIEVAL, with_relevances, with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
+from moments_app.recall.results import Result
 from moments_app.recall.said_in import recall_with_span
 from moments_app.recall.search import MATCH_COUNT
 from sessions_app.api.fields import (
@@ -385,6 +387,32 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     if user:
         receipts.note_results(user, results)
     receipts.note_accesses(result.ref for result in results)
-    asked_span = {"since": since, "until": until} if since or until else None
-    answer = {"results": results, "span": span or asked_span, "mode": request.used_mode, "degraded": request.degraded}
-    return dict(SearchAnswer(answer).data)
+    if span:
+        since, until = span.since, span.until
+    return {
+        "results": [_result_data(result) for result in results],
+        "span": {"since": _utc(since), "until": _utc(until)} if since or until else None,
+        "mode": request.used_mode,
+        "degraded": request.degraded,
+    }
+
+
+def _result_data(result: Result) -> dict[str, Any]:
+    # Not with `SearchResult`, because that takes a hundred times as long.
+    return {
+        "kind": result.kind,
+        "ref": result.ref,
+        "content": result.content,
+        "session_id": result.session_id,
+        "sequence": result.sequence,
+        "role": result.role,
+        "time": _utc(result.time),
+        "valid_from": _utc(result.valid_from),
+        "valid_until": _utc(result.valid_until),
+        "score": result.score,
+        "ranks": {search: result.ranks.get(search) for search in ("semantic", "text")},
+    }
+
+
+def _utc(time: datetime | None) -> str | None:
+    return time.isoformat().replace("+00:00", "Z") if time else None
