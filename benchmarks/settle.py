@@ -145,7 +145,7 @@ def _settle() -> float:
     ):
         started = time.monotonic()
         while settled.count() < SETTLED and (job := Job.objects.claim_next([Settle.name], after=Job.FIRST_SUBJECT)):
-            run.run_taken(job)
+            run.run_claimed(job)
         return time.monotonic() - started
 
 

@@ -48,12 +48,12 @@ from memoryproject.serving.fair_shares import FAIR_SHARES
 from memoryproject.serving.observation import identified, measured
 from memoryproject.status import checks
 from moments_app import engines
+from moments_app.interfaces.asgi import count_calls
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
-from moments_app.interfaces.chat.errors import refused as refused_chat
-from moments_app.interfaces.chat.write_ahead import keep_replaying
+from moments_app.interfaces.chat.errors import error_response as chat_error_response
+from moments_app.interfaces.chat.rounds import start_replaying
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
-from moments_app.interfaces.request_guard import counted
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
 from sessions_app.database.statement_timeouts import Deadline, using_deadline
@@ -68,7 +68,7 @@ gc.collect()
 gc.freeze()  # excludes existing objects from collections during requests
 
 CHAT = "/v1/"
-_chat, _mcp = counted(chat), counted(Endpoint())
+_chat, _mcp = count_calls(chat), count_calls(Endpoint())
 _anonymous_throttle = AnonymousThrottle()
 _readiness = checks.Readiness()
 
@@ -76,7 +76,7 @@ _readiness = checks.Readiness()
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Pass a request to the handler of its path. At startup, start the background work of a web process."""
     if scope["type"] == "lifespan":
-        keep_replaying()  # replays the rounds that are left in the spool
+        start_replaying()  # replays the rounds that are left in the spool
         await _mcp(scope, receive, send)
         return
     with identified(scope, send) as send, measured(scope, send) as send:
@@ -132,7 +132,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refused: Refused) 
     if path.startswith(CHAT):
         code = "rate_limited" if refused.status == 429 else refused.code
         error = ChatError(refused.status, code, str(refused), refused.headers)
-        await refused_chat(error)(scope, receive, send)
+        await chat_error_response(error)(scope, receive, send)
     elif refused.status in (429, 503) and not path.startswith((API_PREFIX, PATH)):
         page = render_to_string("503.html", {"text": str(refused)})
         await HTMLResponse(page, refused.status, refused.headers)(scope, receive, send)

@@ -34,7 +34,7 @@ from memoryproject.conf import (
 from memoryproject.embedded import server
 from moments_app.context import receipts
 from moments_app.engines import embeddings
-from moments_app.interfaces.chat import write_ahead
+from moments_app.interfaces.chat import rounds
 from moments_app.turns import platform_text
 from sessions_app import daily_limits
 from sessions_app.api import authentication
@@ -289,8 +289,8 @@ def archive_folder(settings: Settings, tmp_path: Path) -> Path:
 def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spool rounds in a folder of the test, and replay them soon."""
     settings.SPOOL_DIR = tmp_path / "spool"
-    monkeypatch.setattr(write_ahead, "EVERY_SECONDS", 0.2)
-    monkeypatch.setattr(write_ahead, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(rounds, "CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(rounds, "IDLE_CHECK_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def upstream(settings: Settings, spool_dir: None, monkeypatch: pytest.MonkeyPatc
             upstream_api_key=SecretStr("upstream-key"),
             memory_timeout_seconds=30,
         )
-        monkeypatch.setattr("moments_app.interfaces.chat.write_ahead.STORE_SECONDS", 30)
+        monkeypatch.setattr("moments_app.interfaces.chat.rounds.STORE_SECONDS", 30)
         yield server
 
 

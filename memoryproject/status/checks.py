@@ -25,8 +25,7 @@ from memoryproject.status.site_state import RESTARTS_WITHIN, Recently, State, re
 from moments_app.models import Circuit, Job
 from moments_app.reports import overview
 from moments_app.reports.incidents import Incident
-from moments_app.reports.overview import Backlog
-from moments_app.reports.waiting import waiting
+from moments_app.reports.overview import Backlog, open_job_groups
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.database.database_roles import ADMIN, using_role
 
@@ -92,7 +91,7 @@ class Facts:
 
     @cached_property
     def work(self) -> Backlog:
-        return overview.work()
+        return overview.backlog()
 
 
 # --- readiness ---
@@ -147,7 +146,7 @@ def _unanswered(error: Exception) -> str:
 def _held(_: Facts) -> Findings:
     """Yield why jobs are waiting. A backoff, or another running job, counts only if it lasts."""
     now = timezone.now()
-    groups = waiting(Job.objects.all())
+    groups = open_job_groups(Job.objects.all())
     for kind in Job.Held:
         held = [group for group in groups if group.waits_for == kind]
         since = min((group.since for group in held if group.since), default=now)

@@ -23,7 +23,7 @@ from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.recall.index_words import IndexArchived
 from moments_app.reports import overview
 from moments_app.reports.incidents import incidents
-from moments_app.reports.overview import Activity, Backlog, Waits
+from moments_app.reports.overview import Activity, Backlog, QueueTimes
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.views import may_see
 from sessions_app.database.several_servers import read_for_page
@@ -75,7 +75,7 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
         "restarts": facts.recently.restarts[:RESTARTS_SHOWN],
         "work": _work_cards(facts.work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
-        "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
+        "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.total)],
         "failures": _failures(activity),
         "cost_url": cost,
         **_waits(activity),
@@ -220,7 +220,7 @@ def _chart(title: str, activity: Activity, name: str, url: str) -> Chart:
 
 
 def _context_chart(activity: Activity) -> Chart:
-    whole, labels = activity.whole, _labels(activity)
+    whole, labels = activity.total, _labels(activity)
     bars = [(label, float(day.context_tokens)) for label, day in zip(labels, activity.days, strict=True)]
     share = whole.context_tokens / whole.transcript_tokens if whole.transcript_tokens else None
     told = f"{intcomma(whole.context_tokens)}" + (
@@ -242,7 +242,7 @@ def _waits(activity: Activity) -> dict[str, Any]:
     }
 
 
-def _wait_chart(name: str, activity: Activity, waits: Waits) -> Chart:
+def _wait_chart(name: str, activity: Activity, waits: QueueTimes) -> Chart:
     bars = [
         (label, round(waits.p95_by_day.get(day.date, 0.0), 2))
         for label, day in zip(_labels(activity), activity.days, strict=True)
@@ -256,7 +256,7 @@ def _labels(activity: Activity) -> list[str]:
 
 def _failures(activity: Activity) -> list[tuple[str, int, int]]:
     """Return the kinds of failed calls, with today's number and the total, most frequent first."""
-    today, whole = activity.today.failures, activity.whole.failures
+    today, whole = activity.today.failures, activity.total.failures
     return [(kind, today[kind], number) for kind, number in whole.most_common()]
 
 

@@ -31,8 +31,7 @@ from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
 from moments_app.recall.embed import Filled, filled
-from moments_app.reports.overview import estimated_rows
-from moments_app.reports.waiting import DUE, Group, waiting
+from moments_app.reports.overview import DUE, JobGroup, estimated_rows, open_job_groups
 from sessions_app.api.permissions import HasScope, IsServiceKey, key_of
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.database.database_roles import using_role
@@ -97,7 +96,7 @@ def figures_of(application: int) -> "list[Figures]":
 
 
 def _jobs(jobs: JobQuerySet) -> Iterator[Metric]:
-    groups = waiting(jobs)
+    groups = open_job_groups(jobs)
     counts: Labeled = {(str(status),): 0 for status in (*Job.OPEN, Job.Status.FAILED)}
     by_process: Labeled = {}
     for group in groups:
@@ -111,7 +110,7 @@ def _jobs(jobs: JobQuerySet) -> Iterator[Metric]:
     yield from _waits(jobs, [group for group in groups if group.waits_for])
 
 
-def _waits(jobs: JobQuerySet, groups: list[Group]) -> Iterator[Metric]:
+def _waits(jobs: JobQuerySet, groups: list[JobGroup]) -> Iterator[Metric]:
     now = timezone.now()
     held: Labeled = {(group.waits_for, group.process): group.number for group in groups if group.waits_for != DUE}
     waits: Labeled = {(kind,): 0 for kind in (DUE, *Job.Held.values)}

@@ -34,7 +34,7 @@ from memoryproject.status.notifications import Channel, Delivery, channels
 from memoryproject.status.site_state import Change, State, last_change, note_refused_providers
 from moments_app.engines.endpoint import Endpoint
 from moments_app.engines.interface import EngineError
-from moments_app.jobs.worker import keep_time
+from moments_app.jobs.worker import watch_jobs
 from sessions_app.clock import correct_times, database_now, report
 from sessions_app.retention import archive_files
 
@@ -216,7 +216,7 @@ def serve(*, stops_database: bool = False) -> None:
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     watch, providers = Watch(channels(), after=COUNTS_AFTER), ProviderChecks()
     corrections = Corrections()
-    for name, thread in (("clock", keep_time), ("webhooks", webhooks.serve)):
+    for name, thread in (("clock", watch_jobs), ("webhooks", webhooks.serve)):
         threading.Thread(target=_vital, args=[name, thread, ending], name=name, daemon=True).start()
     while not ending.is_set() and os.getppid() == parent:
         corrections.look()

@@ -19,7 +19,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentRequest
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
-from moments_app.jobs.process import Moved, ProcessInput, Progress, prompt_in_force, refuse_corrected
+from moments_app.jobs.process import InputChanged, ProcessInput, Progress, active_prompt, check_corrections
 from moments_app.models import EpisodeDraft, Job, Moment, PromptVersion
 from moments_app.models.correction import CorrectionState
 from moments_app.models.moment import EPISODE_FIELDS, moment_key
@@ -95,7 +95,7 @@ class BuildInput(ProcessInput):
         """The chunks that need a call to the engine, because they have no draft."""
         return [chunk for chunk in self.chunks if chunk.draft is None]
 
-    def of_one_call(self) -> "BuildInput":
+    def for_first_call(self) -> "BuildInput":
         """Return the part of this input that the first call to the engine receives."""
         first, *others = self.chunks
         return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
@@ -130,7 +130,7 @@ def builder_prompt(session: Session) -> PromptVersion:
     Raises:
         CannotRun: there is no active version.
     """
-    return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
+    return active_prompt(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
 
 
 def fitting(turns: Sequence[Message], most: int) -> int:
@@ -264,21 +264,21 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
 
 
 def refuse_what_moved(user_id: int, corrections: CorrectionState, *, builds: Sequence[BuildInput]) -> UserProfile:
-    """Lock and return a person. Raise `Moved` if the input of the builds has changed.
+    """Lock and return a person. Raise `InputChanged` if the input of the builds has changed.
 
     Args:
         corrections: the state of the person's corrections at the start of the builds' claims.
 
     Raises:
-        Moved: moments, drafts or facts that the engine received have changed.
+        InputChanged: moments, drafts or facts that the engine received have changed.
     """
     user = UserProfile.objects.locked().get(pk=user_id)  # lock the person, as every change of the chain does
     if not are_current({pk: headline for one in builds for pk, headline in one.known.headlines.items()}):
-        raise Moved("Moments that the engine received were changed or deleted.")
+        raise InputChanged("Moments that the engine received were changed or deleted.")
     drafts = [chunk.draft.pk for one in builds for chunk in one.chunks if chunk.draft]
     if EpisodeDraft.objects.filter(pk__in=drafts).count() != len(drafts):
-        raise Moved("Drafts of moments were deleted.")
-    refuse_corrected(user_id, corrections)
+        raise InputChanged("Drafts of moments were deleted.")
+    check_corrections(user_id, corrections)
     return user
 
 

@@ -34,19 +34,19 @@ from moments_app import engines
 from moments_app.engines import Caller, embedder_name, embedding_model
 from moments_app.engines.interface import EMBEDDING
 from moments_app.jobs.process import (
-    Asked,
     ClaimLost,
+    InputChanged,
     Lane,
-    Moved,
     Process,
     ProcessInput,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
     Workload,
     locked_session,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment, StoredItem
 from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, owner_arguments
@@ -128,7 +128,7 @@ class Embed(Process[EmbedInput, Embedded]):
         conf = settings.EMBEDDING
         if not conf.is_on:
             return None
-        turns = Greatest(turns_that(F("last_sequence") - F("embedded_sequence"), everything=everything), 0)
+        turns = Greatest(turns_to_estimate(F("last_sequence") - F("embedded_sequence"), everything=everything), 0)
         calls = Ceil(Cast(turns, FloatField()) / (TURNS_OF_ROUND if everything else conf.batch_size))
         memories = Case(When(GreaterThan(turns, 0), then=Value(MEMORY_CALLS)), default=Value(0.0))
         tokens = Sum(tokens_of(turns)) * (1 + MEMORY_SHARE)
@@ -170,13 +170,13 @@ class Embed(Process[EmbedInput, Embedded]):
 
         Raises:
             ClaimLost: another worker took over the job, the job was canceled, or the session was deleted.
-            Moved: another job embedded these turns in the meantime.
+            InputChanged: another job embedded these turns in the meantime.
         """
         is_more = input.is_cut
         if input.session:
             session = locked_session(job)
             if session.embedded_sequence != input.session.embedded_sequence:
-                raise Moved("Another job already embedded these turns.")
+                raise InputChanged("Another job already embedded these turns.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
             is_more |= session.last_sequence > input.last_sequence
         else:
@@ -195,12 +195,12 @@ class Embed(Process[EmbedInput, Embedded]):
         conf = settings.EMBEDDING
         return conf.is_on and conf.turns and end_of_round(messages) is not None
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Restart failed embedding jobs, and resend rejected texts that are due."""
         again = ask_refused_again(f"sweep:{self.name}", dry_run=dry_run)
         for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
             again += dry_run or _restarted(job)
-        return Asked(again)
+        return QueuedJobs(again)
 
 
 def _restarted(job: Job) -> bool:

@@ -23,15 +23,15 @@ from django.db import connection, transaction
 from django.db.models import F, Func, IntegerField
 
 from moments_app.jobs.process import (
-    Asked,
     ClaimLost,
     Lane,
+    PostponeJob,
     Process,
     ProcessInput,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
-    Waits,
 )
 from moments_app.models import Job, MemoryStream, StoredItem
 from moments_app.recall.count_words import CountWords
@@ -196,7 +196,7 @@ class IndexArchived(Process[ArchivedInput, None]):
         """Write the rows, one archive at a time.
 
         Raises:
-            Waits: another process is changing the archives of a session.
+            PostponeJob: another process is changing the archives of a session.
             ClaimLost: another worker took over the job, or the job was canceled.
             ArchiveError: a file is missing or damaged.
         """
@@ -220,13 +220,13 @@ class IndexArchived(Process[ArchivedInput, None]):
             raise ClaimLost
         job.complete({"sessions_left": input.left})
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue a job for each person with archived turns that aren't indexed yet, unless an earlier one failed."""
         failed = set(Job.objects.filter(process=self.name, status=Job.Status.FAILED).values_list("user_id", flat=True))
         people = [pk for pk in dict.fromkeys(user for user, _session in without_rows(None)) if pk not in failed]
         for user_id in () if dry_run else people[:PEOPLE]:
             Job.objects.request(self.name, user_id=user_id, requested_by=self.name)
-        return Asked(len(people[:PEOPLE]))
+        return QueuedJobs(len(people[:PEOPLE]))
 
 
 def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
@@ -244,7 +244,7 @@ def without_rows(user_pk: int | None) -> Iterator[tuple[int, int]]:
 def _add_rows(job: Job, archive: Archive) -> None:
     """Restore the turns of an archive, index their words, and remove their texts again."""
     if Session.objects.claim_archive(archive.session_id) is None:
-        raise Waits(database_now() + BUSY_PAUSE, "The archives of a session are being changed.")
+        raise PostponeJob(database_now() + BUSY_PAUSE, "The archives of a session are being changed.")
     current = Archive.objects.select_for_update(no_key=True).filter(pk=archive.pk).first()
     if current is None or _archived_in(current).count() >= current.turn_count:
         return

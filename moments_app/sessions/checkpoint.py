@@ -19,7 +19,7 @@ from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.grounding import Grounds
 from moments_app.engines.interface import Engine
 from moments_app.engines.transcript import Turn
-from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
+from moments_app.jobs.process import ProcessInput, Skipped, active_prompt
 from moments_app.models import Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, Moment, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.models.correction import CorrectionState
@@ -110,7 +110,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     known = "\n".join(text for text in [known, *(draft.summary for draft in live)] if text)
     if not shown and not known:
         return Skipped("nothing to compact")
-    return input_of(session, shown, end, known, prompt_in_force(SESSION_DIGEST_URI, session), corrections)
+    return input_of(session, shown, end, known, active_prompt(SESSION_DIGEST_URI, session), corrections)
 
 
 def known_of_each(user: int, sessions: Sequence[tuple[Session, Message | None]]) -> list[str]:

@@ -28,17 +28,17 @@ from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import PURPOSE
 from moments_app.jobs.process import (
     ClaimLost,
+    InputChanged,
     Lane,
-    Moved,
+    PostponeJob,
     Process,
     Progress,
     Skipped,
-    Waits,
     Workload,
     no_progress,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Circuit, EpisodeDraft, Job, Moment, WebhookDelivery
 from moments_app.models.embedding import ask_to_embed
@@ -114,12 +114,12 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
         """Wait while the circuit of a stream's own model is open.
 
         Raises:
-            Waits: the circuit is open.
+            PostponeJob: the circuit is open.
         """
         own = held_model(job) if settings.MEMORY_FORMATION.enabled else None
         circuit = Circuit.objects.open_of(own) if own else None
         if circuit and not circuit.allows(job):
-            raise Waits(database_now(), circuit.why, circuit)
+            raise PostponeJob(database_now(), circuit.why, circuit)
         return None
 
     def claim(self, job: Job) -> SettleInput | Skipped:
@@ -151,22 +151,22 @@ class Settle(Process[SettleInput, Sequence[Thought]]):
 
         Raises:
             ClaimLost: the job was taken over, or the person or the session was deleted.
-            Moved: the session or an earlier moment has changed since the claim.
+            InputChanged: the session or an earlier moment has changed since the claim.
         """
         if len(answer) > 1:
             try:
                 with transaction.atomic():
                     return _store(job, input, answer)
-            except (ClaimLost, Moved, DatabaseError):
+            except (ClaimLost, InputChanged, DatabaseError):
                 pass
         _store(job, input, answer[:1])
 
     def workload(self, *, everything: bool) -> Workload | None:
         """Return the workload of combined calls. Processes that make separate calls return their own workload."""
-        if not settling_combines():
+        if not settling_is_one_call():
             return None
         is_formed = settings.MEMORY_FORMATION.enabled
-        turns = Cast(turns_that(UNFORMED if is_formed else UNBUILT, everything=everything), FloatField())
+        turns = Cast(turns_to_estimate(UNFORMED if is_formed else UNBUILT, everything=everything), FloatField())
         calls: Combinable = Count("id", filter=GreaterThan(turns, 0.0))
         if is_formed and everything:
             calls += Sum(calls_before_settling())
@@ -285,7 +285,7 @@ def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
 
     Raises:
         ClaimLost: the session was deleted, or a job was taken, canceled or deleted.
-        Moved: a session has changed.
+        InputChanged: a session has changed.
     """
     claimed = {one.session.pk: one.session for one in sessions}
     locked = {session.pk: session for session in Session.objects.locked().filter(pk__in=claimed).order_by("pk")}
@@ -293,7 +293,7 @@ def _locked(job: Job, sessions: Sequence[Quiet]) -> Mapping[int, Session]:
     if locked.keys() != claimed.keys() or not job.is_claimed() or (others and not Job.objects.claim_each(others)):
         raise ClaimLost
     if any(_state(locked[pk]) != _state(session) for pk, session in claimed.items()):
-        raise Moved("A session changed while the engine was working.")
+        raise InputChanged("A session changed while the engine was working.")
     for session in locked.values():
         session.user = claimed[session.pk].user
     return locked

@@ -21,16 +21,16 @@ from moments_app.engines.calls.consolidation import ConsolidationRequest, DraftL
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     ClaimLost,
-    Moved,
+    InputChanged,
     Process,
     ProcessInput,
     Progress,
     Skipped,
     Workload,
+    active_prompt,
     complete,
-    prompt_in_force,
     stream_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import (
     Cause,
@@ -209,12 +209,12 @@ class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
     def caller(self, job: Job) -> Caller:
         return language_model(stream_of(job).consolidation_model or settings.ENGINE.model)
 
-    def alike(self, job: Job) -> JobQuerySet:
-        return super().alike(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
+    def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
+        return super().jobs_of_same_engine(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
 
     def workload(self, *, everything: bool) -> Workload:
         # A consolidation is due whenever formations have produced enough observations.
-        turns = turns_that(F("message_count") - F("formed_message_count"), everything=everything)
+        turns = turns_to_estimate(F("message_count") - F("formed_message_count"), everything=everything)
         formations = USER_DEFAULTS.consolidation_trigger / USER_DEFAULTS.observation_max
         calls = Sum(Cast(turns, FloatField())) / (settings.MEMORY_FORMATION.message_interval * formations)
         engine = engine_name(settings.ENGINE.model)
@@ -232,7 +232,7 @@ class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
             return Skipped(
                 "no observations are waiting" if room > 0 else "the lines written by hand leave no space in the text"
             )
-        prompt_version = prompt_in_force(STREAM_CONSOLIDATION_URI, stream)
+        prompt_version = active_prompt(STREAM_CONSOLIDATION_URI, stream)
         old = _pieces(stream, [line for line in lines if line.engine])
         request = ConsolidationRequest(
             prompt=stream.consolidation_prompt,
@@ -255,7 +255,7 @@ class Consolidate(Process[ConsolidationInput, ConsolidatedText]):
 
         Raises:
             ClaimLost: the job was taken over, or the stream was deleted.
-            Moved: the text was edited, or an observation was withdrawn or erased, while the engine was working.
+            InputChanged: the text was edited, or an observation was withdrawn or erased, while the engine was working.
         """
         stream, shown = _lock_unchanged(job, input)
         time = next_time(stream)
@@ -319,18 +319,18 @@ def _lock_unchanged(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, 
     """Return the locked stream and the observations that the engine received.
 
     Raises:
-        ClaimLost, Moved: as in `commit`.
+        ClaimLost, InputChanged: as in `commit`.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).filter(pk=input.stream.pk).first()
     if stream is None or not job.is_claimed():
         raise ClaimLost
     if stream.consolidated_content != input.stream.consolidated_content:
-        raise Moved("The text was edited while the engine was working.")
+        raise InputChanged("The text was edited while the engine was working.")
     read = {*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)}
     lock_rows(MemoryAtom.objects.filter(pk__in=read))
     shown = MemoryAtom.objects.active().filter(stream=stream, pk__in=input.atom_ids)
     if shown.count() < len(input.atom_ids):
-        raise Moved("Some of the observations no longer exist.")
+        raise InputChanged("Some of the observations no longer exist.")
     return stream, shown
 
 

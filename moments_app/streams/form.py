@@ -16,19 +16,19 @@ from django.db.models.functions import Cast, Ceil
 from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
-    Asked,
-    Moved,
+    InputChanged,
     Process,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
     Workload,
     complete,
     locked_session,
     session_of,
-    settling_combines,
+    settling_is_one_call,
     tokens_of,
-    turns_that,
+    turns_to_estimate,
 )
 from moments_app.models import Cause, Correction, EpisodeDraft, Job, MemoryAtom, MemoryStream, PromptResource
 from moments_app.models.correction import CorrectionState
@@ -75,9 +75,9 @@ class FormMemories(Process[FormationInput, Formed]):
         # If the circuit of a stream's own model is open, the job must wait for it.
         return held_model(job) or language_model(settings.ENGINE.model)
 
-    def alike(self, job: Job) -> JobQuerySet:
+    def jobs_of_same_engine(self, job: Job) -> JobQuerySet:
         # Other jobs may not use the model whose circuit is open.
-        return Job.objects.filter(pk=job.pk) if held_model(job) else super().alike(job)
+        return Job.objects.filter(pk=job.pk) if held_model(job) else super().jobs_of_same_engine(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
         session = session_of(job)
@@ -115,11 +115,11 @@ class FormMemories(Process[FormationInput, Formed]):
 
         Raises:
             ClaimLost: the job was taken over, or the session was deleted.
-            Moved: another formation has processed these turns.
+            InputChanged: another formation has processed these turns.
         """
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
-            raise Moved("Another job already extracted facts from these turns.")
+            raise InputChanged("Another job already extracted facts from these turns.")
         # Corrections also lock the person. So a correction sees the new atoms, or these are checked against it.
         UserProfile.objects.locked().get(pk=session.user_id)
         [result] = store_each([(job, input, answer)], requested_by=f"job:{job.job_id}")
@@ -145,19 +145,19 @@ class FormMemories(Process[FormationInput, Formed]):
         return True
 
     def workload(self, *, everything: bool) -> Workload | None:
-        if settling_combines():  # `settle` estimates the calls in this case
+        if settling_is_one_call():  # `settle` estimates the calls in this case
             return None
-        unformed = Cast(turns_that(UNFORMED, everything=everything), FloatField())
+        unformed = Cast(turns_to_estimate(UNFORMED, everything=everything), FloatField())
         calls = Sum(Ceil(unformed / MAX_TURNS))
         engine = engine_name(settings.ENGINE.model)
         return Workload(engine, calls, Sum(tokens_of(unformed)), usual_answer=1_900, prompt_tokens=PROMPT_TOKENS)
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue the extraction of facts from idle sessions, unless they are about to be brought up to date."""
         cold = list(_cold()[:MAX_SESSIONS]) if settings.MEMORY_FORMATION.enabled else []
         for session in () if dry_run else cold:
             Job.objects.request(self.name, session, requested_by=self.name, force=True)
-        return Asked(len(cold))
+        return QueuedJobs(len(cold))
 
 
 def is_due(session: Session) -> bool:
@@ -201,7 +201,9 @@ def _episodes(
     session: Session, turns: Sequence[Message], shown: Sequence[Message], corrections: CorrectionState
 ) -> BuildInput | None:
     """Return the new turns without a moment or draft, to draft them in the same call that forms them."""
-    if not (settling_combines() and settings.MOMENT_BUILDER.enabled):  # the built-in rules read turns again at no cost
+    if not (
+        settling_is_one_call() and settings.MOMENT_BUILDER.enabled
+    ):  # the built-in rules read turns again at no cost
         return None
     drafted_to = EpisodeDraft.objects.of(session).aggregate(last=Max("last_sequence"))["last"]
     # The first draft doesn't cover turns in a gap before the new turns. The build that publishes it calls an engine for
@@ -262,11 +264,11 @@ def _store_drafts(job: Job, session: Session, input: FormationInput, built: Buil
     """Store the episodes for a later build.
 
     Raises:
-        Moved: moments of these turns were built or deleted in the meantime.
+        InputChanged: moments of these turns were built or deleted in the meantime.
     """
     assert input.episodes is not None
     if session.built_to != input.session.built_to or not input.episodes.known.holds():
-        raise Moved("The session's moments changed while the engine was working.")
+        raise InputChanged("The session's moments changed while the engine was working.")
     # If a fact was corrected in the meantime, the build calls the engine instead.
     if Correction.objects.for_user(session.user).state() == input.episodes.corrections:
         EpisodeDraft.objects.bulk_create(drafts_of(job, input.episodes, built))

@@ -23,7 +23,7 @@ from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import Part
 from moments_app.engines.statements import since_in
 from moments_app.engines.statements.named_people import is_proper_name
-from moments_app.jobs.process import ProcessInput, Progress, no_progress, prompt_in_force, session_of
+from moments_app.jobs.process import ProcessInput, Progress, active_prompt, no_progress, session_of
 from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS
@@ -104,7 +104,7 @@ def calls_before_settling() -> Combinable:
 
 
 def formation_prompt(session: Session) -> PromptVersion:
-    return prompt_in_force(MEMORY_EXTRACTION_URI, session)
+    return active_prompt(MEMORY_EXTRACTION_URI, session)
 
 
 def formation_input(

@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from memory_extras.lab.trials.parts import given, is_about_streams, parts
 from memory_extras.lab.trials.try_prompt import CannotTry, try_prompt
 from memory_extras.lab.trials.try_prompt import TrialAnswer as Tried
-from moments_app.interfaces.api.prompts import NUMBER_MAX, OfPromptViewSet
+from moments_app.interfaces.api.prompts import NUMBER_MAX, BasePromptViewSet
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
-from moments_app.prompts import MAX_CHARS, NO_WORD, normalize_newlines
+from moments_app.prompts import BLANK_PROMPT, MAX_CHARS, normalize_newlines
 from sessions_app.api.fields import CONTRADICTORY, IntegerField, PublicIdField, UUIDField, WordsField
 from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet, one_or_404, session_or_404
@@ -30,7 +30,7 @@ class TryInput(PersonQuery):
     content = WordsField(
         max_length=MAX_CHARS,
         required=False,
-        error_messages={"blank": NO_WORD},
+        error_messages={"blank": BLANK_PROMPT},
         help_text="Text to try, if it is not saved as a version.",
     )
     session_id = PublicIdField(required=False)
@@ -83,7 +83,7 @@ class TrialAnswer(serializers.Serializer[Any]):
     )
 
 
-class PromptTrialViewSet(PersonViewSet[PromptResource], OfPromptViewSet[PromptResource]):
+class PromptTrialViewSet(PersonViewSet[PromptResource], BasePromptViewSet[PromptResource]):
     """A trial of a text."""
 
     lookup_url_kwarg = "name"

@@ -18,7 +18,7 @@ from memory_extras.lab.probes.run import NO_SESSION, evidence_of, session_to_ask
 from memory_extras.lab.trials.try_prompt import Trial
 from moments_app.context.assemble import ContextRequest, preview
 from moments_app.context.budget import BudgetTooSmall
-from moments_app.jobs.process import AnyProcess, ClaimLost, Moved, Skipped, process_named, session_of
+from moments_app.jobs.process import AnyProcess, ClaimLost, InputChanged, Skipped, process_named, session_of
 from moments_app.models import Job, MemoryStream
 from moments_app.recall.query import recall_request_for
 from moments_app.recall.request import RecallRequest
@@ -76,7 +76,7 @@ def _measures(
     try:
         with _as_if_kept(trial, answer, subject):
             return [_measure(probe, recall) for probe, recall in zip(probes, recalls, strict=True)]
-    except (Moved, ClaimLost, DatabaseError):
+    except (InputChanged, ClaimLost, DatabaseError):
         return [Measure(problem=NOT_KEPT)] * len(probes)
 
 
@@ -87,13 +87,13 @@ def _as_if_kept(trial: Trial, answer: Any, subject: Session | MemoryStream) -> I
     with transaction.atomic():
         job = _running_job(process.name, subject)
         if _version_of(subject) != _version_of(job.stream or session_of(job)):
-            raise Moved("The session changed during the trial. Try again.")
+            raise InputChanged("The session changed during the trial. Try again.")
         if trial.is_again:
             _set_back(process, job)
         input = process.claim(job)  # may start what the commit completes
         if isinstance(input, Skipped):
-            raise Moved(input.reason)
-        process.commit(job, input.of_one_call(), answer)
+            raise InputChanged(input.reason)
+        process.commit(job, input.for_first_call(), answer)
         yield
         transaction.set_rollback(True)
 

@@ -11,7 +11,7 @@ from moments_app.moments.division import BuildInput, Built, Segment
 from moments_app.sessions.checkpoint import Digested, DigestInput
 from moments_app.streams.consolidate import ConsolidatedText, ConsolidationInput
 from moments_app.streams.formation import FormationInput, Formed
-from moments_app.summaries import Rolled, SummaryInput
+from moments_app.summaries import SummaryInput, TimedAnswer
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _(answer: Built) -> list[AnswerPart]:
 
 
 @parts.register
-def _(answer: Rolled) -> list[AnswerPart]:
+def _(answer: TimedAnswer) -> list[AnswerPart]:
     return [AnswerPart("Summary", answer.answer.summary_text), AnswerPart("Facts", _facts(answer.answer.facts))]
 
 

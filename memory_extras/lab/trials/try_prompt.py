@@ -155,7 +155,7 @@ def _claimed(process: AnyProcess, job: Job) -> tuple[Any, bool]:
         raise CannotTry(str(error)) from error
     if isinstance(input, Skipped):
         raise CannotTry(f"There is nothing to try it on: {input.reason}.")
-    return input.of_one_call(), is_again
+    return input.for_first_call(), is_again
 
 
 # --- think ---

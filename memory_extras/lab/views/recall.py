@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from memory_extras.lab.inspection import Inspection, inspect
-from moments_app.interfaces.api.search import MATCH_COUNT_MAX
+from moments_app.interfaces.api.memory import MATCH_COUNT_MAX
 from moments_app.operator.addresses import Pages
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.request import KINDS, MODES, RecallRequest

@@ -17,8 +17,6 @@ from sessions_app.api.viewsets import PersonViewSet
 
 
 class PeopleQuery(PageQuery):
-    """Filters of a list of people."""
-
     name = TextField(
         max_length=255,
         required=False,
@@ -48,8 +46,6 @@ class KnownPersonAnswer(KnownPersonRow):
 
 @extend_schema_view(list=extend_schema(description="Return the other people in a user's memory, newest first."))
 class PeopleViewSet(ListModelMixin, PersonViewSet[KnownPerson]):
-    """The known people in a user's memory."""
-
     queryset = KnownPerson.objects.with_statements().newest_first()
     serializer_class = KnownPersonRow
     lookup_field = "key"

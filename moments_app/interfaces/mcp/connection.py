@@ -29,31 +29,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Connection:
-    """A client.
-
-    Args:
-        user_id: the person; None for an unknown person, or for one that the key may not access.
-        agent_id: the assistant. The client writes this agent's streams, and searches its shards.
-        actor: the client's name in the event log and in jobs.
-        scope: the scope of the client's key.
-        application: primary key of the person's application.
-    """
-
-    user_id: str | None
-    agent_id: str
-    actor: str
-    scope: str
+    user_id: str | None  # None for an unknown person, or for one that the key may not access
+    agent_id: str  # the assistant; the client writes its streams, and searches its shards
+    actor: str  # the client's name in the event log and in jobs
+    scope: str  # of the client's key
     application: int
 
     @contextmanager
     def reading(self) -> Iterator[UserProfile]:
-        """Open a transaction that reads this person's rows.
-
-        Raises:
-            NotFound: the person doesn't exist.
-        """
+        """Open a transaction that reads this person's rows, or raise `NotFound`."""
         with acting_for(self.user_id, application=self.application) as user:
-            yield _found(user)
+            yield _or_not_found(user)
 
     @contextmanager
     def writing(self) -> Iterator[UserProfile]:
@@ -68,10 +54,10 @@ class Connection:
         create = self.user_id is not None
         entered = acting_for(self.user_id, application=self.application, create=create, holding=True)
         with missing_rows_as_404(), entered as user:
-            yield _found(user)
+            yield _or_not_found(user)
 
 
-def _found(user: UserProfile | None) -> UserProfile:
+def _or_not_found(user: UserProfile | None) -> UserProfile:
     if user is None:
         raise NotFound
     return user
@@ -85,7 +71,7 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function that runs in a thread: apply request timeouts, and release the database connection."""
 
     @wraps(work)
-    def done(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
         close_old_connections()
         try:
             with serving(RequestKind.CALL):
@@ -93,7 +79,7 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
         finally:
             close_old_connections()
 
-    return done
+    return run
 
 
 async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:

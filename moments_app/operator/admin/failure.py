@@ -14,12 +14,12 @@ from django.utils.html import format_html
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
-from moments_app.jobs.steer import AT_ONCE, retry_all, try_one
+from moments_app.jobs.runner import RETRY_BATCH, retry_all, retry_one
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.engine_call import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.reports.incidents import Incident, incidents_of
-from moments_app.reports.waiting import lane_states, provider_states
+from moments_app.reports.overview import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, time_cell
 from sessions_app.admin.links import change_url, column, list_url
 from sessions_app.admin.views import FormPage, RowAction, may_see
@@ -29,7 +29,7 @@ SHOWN = 20  # maximum number of jobs, and of calls, on the page
 SHARED = 5  # maximum number of people, and of prompt versions, with the most failures
 BAR = 480  # width of the chart in SVG units
 CHANGE_CIRCUIT = "moments_app.change_circuit"
-RETRY_WARNING = f"Up to {AT_ONCE} failed jobs of this incident are queued again, and waiting jobs become due now."
+RETRY_WARNING = f"Up to {RETRY_BATCH} failed jobs of this incident are queued again, and waiting jobs become due now."
 # Appended to the warning for operators who may change circuits.
 PROBE_WARNING = " If the circuit of their engine is open, one job tries the engine."
 # For each process, a description of its unprocessed turns, and the counter of processed turns.
@@ -152,7 +152,7 @@ class TryFailure(IncidentAction):
     route, name = "<int:pk>/try/", "try"
 
     def change_incident(self, failure: FailureGroup, incident: Incident) -> str:
-        job = try_one(incident.stalled())
+        job = retry_one(incident.stalled())
         if job is None:
             messages.error(
                 self.request,

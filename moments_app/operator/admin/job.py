@@ -17,7 +17,7 @@ from django_q.models import Failure, Schedule, Success
 from unfold.decorators import display
 
 from memoryproject.schedules import PAUSED, UnknownSchedule, is_late, schedule_named, with_runs
-from moments_app.jobs.steer import cancel
+from moments_app.jobs.runner import cancel
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet, title_of
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, ReadOnlyAdmin, RequestedAdmin, time_cell

@@ -28,8 +28,8 @@ from moments_app.models.prompt import NewerVersion
 from moments_app.operator.admin.job import TitleFilter
 from moments_app.operator.diff import DiffLine, line_diff
 from moments_app.prompts import (
+    BLANK_PROMPT,
     MAX_CHARS,
-    NO_WORD,
     NotApproved,
     activate_version,
     needs_second_editor,
@@ -167,7 +167,7 @@ class TextForm(forms.Form):
     def clean_content(self) -> str:
         content: str = self.cleaned_data["content"]
         if not content.strip():
-            raise forms.ValidationError(NO_WORD)
+            raise forms.ValidationError(BLANK_PROMPT)
         return normalize_newlines(content)
 
 

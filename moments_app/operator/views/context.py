@@ -15,7 +15,7 @@ from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.layers import ALWAYS, LAYERS
 from moments_app.context.receipts import KeptLayer, KeptLine
 from moments_app.context.render import FORMATS
-from moments_app.interfaces.api.context import context_data
+from moments_app.interfaces.api.memory import context_data
 from moments_app.models import ContextReceipt
 from moments_app.operator.addresses import Pages, Source
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY

@@ -28,7 +28,7 @@ from moments_app.models import (
 )
 from moments_app.operator.as_of import AsOf
 from moments_app.operator.rights import SEE_MEMORY
-from moments_app.reports.cost import JOBS, cost_of_person
+from moments_app.reports.cost import MAX_JOBS, cost_of_person
 from moments_app.streams.profile import profile_of
 from sessions_app.admin.access_log import note_reading
 from sessions_app.admin.base import with_key_names
@@ -173,7 +173,7 @@ class PersonCost(PersonPage):
 
     def context(self) -> dict[str, Any]:
         count = partial(cost_of_person, self.row, EngineCall.objects.all())
-        return super().context() | {"cost": read_for_page(self.request, count), "most_jobs": JOBS}
+        return super().context() | {"cost": read_for_page(self.request, count), "most_jobs": MAX_JOBS}
 
 
 class ProfileDetails(DetailsTab[UserProfile], PersonPage):

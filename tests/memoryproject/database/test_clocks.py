@@ -192,7 +192,7 @@ def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, setti
     Job.objects.filter(pk=lost.pk).update(heartbeat_at=timezone.now() + DAY)
     assert Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT) is None
     correct_times(clocks.often())
-    wait_until(lambda: recover_jobs().taken_over == 1)
+    wait_until(lambda: recover_jobs().requeued == 1)
     assert Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT) is not None
     assert waits.pk != lost.pk
 

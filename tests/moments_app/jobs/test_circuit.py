@@ -15,7 +15,7 @@ from pytest_django.fixtures import Settings
 from memoryproject.conf import EmbeddingSettings
 from moments_app.engines.interface import CallRecord
 from moments_app.jobs.process import Lane, names_in
-from moments_app.jobs.runner import run_job, run_taken
+from moments_app.jobs.runner import run_claimed, run_job
 from moments_app.models import Circuit, EmbeddingModel, Job
 from moments_app.models.circuit import GIVE_UP_AFTER
 from moments_app.models.job import JobQuerySet
@@ -76,7 +76,7 @@ def send_probe() -> Job:
 
 def work_off_what_is_due() -> None:
     while job := Job.objects.claim_next(["settle", "build_moments"], after=Job.FIRST_SUBJECT):
-        run_taken(job)
+        run_claimed(job)
 
 
 def builds() -> JobQuerySet:
@@ -504,7 +504,7 @@ def work_a_moment(names: list[str]) -> None:
     """Do one iteration of a worker."""
     Circuit.objects.send_probes()
     if job := Job.objects.claim_next(names, after=Job.FIRST_SUBJECT):
-        run_taken(job)
+        run_claimed(job)
     else:
         time.sleep(0.02)
 

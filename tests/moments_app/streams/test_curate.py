@@ -6,7 +6,7 @@ import pytest
 from django.db import transaction
 
 from moments_app.context.assemble import ContextRequest, preview
-from moments_app.jobs.process import Moved
+from moments_app.jobs.process import InputChanged
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
@@ -84,7 +84,7 @@ class TestEvict:
         input = Consolidate().claim(job)
         assert isinstance(input, ConsolidationInput)
         evict(atom, requested_by="test")
-        with pytest.raises(Moved), transaction.atomic():
+        with pytest.raises(InputChanged), transaction.atomic():
             text = ConsolidatedText([Line("Wants short answers.", tuple(input.atom_ids))], engine="test")
             Consolidate().commit(job, input, text)
         own.refresh_from_db()

@@ -12,7 +12,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
-from moments_app.reports.housekeeping import Tidied, housekeeping
+from moments_app.reports.housekeeping import HousekeepingResult, housekeeping
 from moments_app.sessions.digest import DigestSession
 from moments_app.turns import platform_text
 from moments_app.turns.platform_text import drop_platform_text
@@ -250,12 +250,12 @@ def test_lines_not_served_for_a_year_are_deleted(ada: UserProfile, service: Api)
     lines = ServedLine.objects.count()
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=390))
     platform_text.written.forget()
-    assert housekeeping() == Tidied()
+    assert housekeeping() == HousekeepingResult()
     context_of(service)
     platform_text.waiting.flush()
     assert set(ServedLine.objects.values_list("served_on", flat=True)) == {timezone.localdate()}
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=401))
-    assert housekeeping() == Tidied(served_lines=lines)
+    assert housekeeping() == HousekeepingResult(served_lines=lines)
 
 
 @pytest.mark.usefixtures("remembered")

@@ -16,8 +16,8 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.process_tree import WAKE, signals_as_bytes
 from moments_app.jobs import worker as jobs_worker
-from moments_app.jobs.steer import retry_all
-from moments_app.jobs.worker import keep_time
+from moments_app.jobs.runner import retry_all
+from moments_app.jobs.worker import watch_jobs
 from moments_app.models import Job
 from sessions_app.database import wake
 from sessions_app.database.wake import Channel, NotificationListener, ThreadWaker, wake_workers
@@ -102,7 +102,7 @@ def test_the_watchdog_wakes_workers_whose_notification_was_lost(ada: UserProfile
     earlier = timezone.now() - timedelta(minutes=1)
     Job.objects.bulk_create([Job(process="embed", user=ada, requested_by="test", run_after=earlier)])
     ending = threading.Event()
-    watchdog = threading.Thread(target=keep_time, args=[ending])
+    watchdog = threading.Thread(target=watch_jobs, args=[ending])
     with listening(channel) as woken:
         watchdog.start()
         wait_until(woken.is_set)
@@ -116,11 +116,11 @@ def test_the_watchdog_wakes_resting_workers_if_an_announced_job_is_not_claimed(
 ) -> None:
     Schedule.objects.update(repeats=0)  # they would queue tasks
     monkeypatch.setattr(jobs_worker, "IDLE", LONG)
-    monkeypatch.setattr(jobs_worker, "RECOVERY", 0.1)
+    monkeypatch.setattr(jobs_worker, "RECOVERY_SECONDS", 0.1)
     monkeypatch.setattr(os, "getppid", os.getpid)  # this process takes the place of the root
     started, ending = threading.Event(), threading.Event()
     before = signal.signal(WAKE, lambda *_: started.set())
-    watchdog = threading.Thread(target=keep_time, args=[ending])
+    watchdog = threading.Thread(target=watch_jobs, args=[ending])
     watchdog.start()
     try:
         time.sleep(2)  # it is waiting for a notification

@@ -31,7 +31,7 @@ def by_rest(service: Api) -> None:
 
 
 def by_chat(service: Api) -> None:
-    Round(ChatSession("ada", "s1"), [NewMessage("user", TEXT)]).begin()
+    Round(ChatSession("ada", "s1"), [NewMessage("user", TEXT)]).store_messages()
 
 
 def by_a_function(service: Api) -> None:

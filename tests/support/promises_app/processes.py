@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from django.db.models import Func
 
 from moments_app.jobs.process import (
-    Asked,
     Process,
     ProcessInput,
     Progress,
+    QueuedJobs,
     Skipped,
     Timing,
     complete,
@@ -57,12 +57,12 @@ class NotePromises(Process[PromisesInput, list[str]]):
         Promise.objects.bulk_create(rows)
         complete(job, "promises_noted", {"promises": len(rows)})
 
-    def sweep(self, *, dry_run: bool = False) -> Asked:
+    def sweep(self, *, dry_run: bool = False) -> QueuedJobs:
         """Queue the sessions with promises that are not noted yet."""
         waiting = [session for session in Session.objects.order_by("pk") if _unnoted(session).exists()]
         for session in () if dry_run else waiting:
             Job.objects.request(self.name, session, requested_by=self.name)
-        return Asked(len(waiting))
+        return QueuedJobs(len(waiting))
 
 
 def _unnoted(session: Session) -> MessageQuerySet:

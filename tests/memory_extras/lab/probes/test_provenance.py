@@ -15,7 +15,7 @@ from memory_extras.lab.probes.keep import draft_from, keep_probe
 from memory_extras.lab.probes.run import ask
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.reports.housekeeping import Tidied, housekeeping
+from moments_app.reports.housekeeping import HousekeepingResult, housekeeping
 from sessions_app.limited_operators import acting_as_limited_operator
 from sessions_app.models import Application, Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -179,4 +179,4 @@ def test_results_of_probes_expire(ada: UserProfile) -> None:
     for days in (399, 401):
         at = timezone.now() - timedelta(days=days)
         probe.results.create(run_id=uuid.uuid4(), user=ada, is_met=True, requested_by="test", created_at=at)
-    assert housekeeping() == Tidied(of_extras={"probe_results": 1})
+    assert housekeeping() == HousekeepingResult(of_extras={"probe_results": 1})

@@ -1,33 +1,47 @@
-"""The context over REST."""
+"""Contexts and searches over REST."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from moments_app.context import receipts
 from moments_app.context.assemble import PLANS, ContextRequest, Envelope, serve_context
 from moments_app.context.budget import BudgetTooSmall
 from moments_app.context.item import PricedItem
 from moments_app.context.layers import LAYERS, default_layers
 from moments_app.context.render import FORMATS
-from moments_app.recall.query import RETRIEVAL
+from moments_app.interfaces.api.facts import AboutField
+from moments_app.recall.query import RETRIEVAL, with_relevances, with_vector
+from moments_app.recall.request import KINDS, MODES, RecallRequest
+from moments_app.recall.results import Result
+from moments_app.recall.said_in import recall_with_span
+from moments_app.recall.search import MATCH_COUNT
 from sessions_app.api.fields import (
     CONTRADICTORY,
     AsOfField,
+    AwareDateTimeField,
     BooleanField,
     IntegerField,
     PublicIdField,
     TextField,
+    WordsField,
     is_text,
 )
 from sessions_app.api.permissions import PersonQuery
 from sessions_app.api.viewsets import PersonViewSet
 from sessions_app.lexemes import QUERY_MAX_CHARS
 from sessions_app.models.session import DEFAULT_AGENT
+from sessions_app.row_security import acting_for
+from sessions_app.text.invisible_characters import without_invisible
+
+MATCH_COUNT_MAX = 100
 
 
 class LayersField(serializers.ListField):
@@ -158,8 +172,6 @@ class ContextAnswer(serializers.Serializer[Any]):
 
 
 class ContextViewSet(PersonViewSet[Any]):
-    """The memory that a model should have before it answers."""
-
     serializer_class = ContextAnswer
     inputs = {"read": ContextInput, "read_long": ContextInput}
     refuses = {"read": [BudgetTooSmall], "read_long": [BudgetTooSmall]}
@@ -181,9 +193,8 @@ def served_context(user_id: str | None, values: dict[str, Any], *, application: 
     """Build a context, store its receipt, and return the context as serialized by `ContextAnswer`.
 
     Args:
-        user_id: the person; None for an unknown person.
+        user_id: None for an unknown person.
         values: validated by `ContextInput`.
-        application: primary key of the person's application.
 
     Raises:
         NotFound: the key may not see the person.
@@ -247,3 +258,161 @@ def _item_data(line: PricedItem) -> dict[str, Any]:
         "time": item.time,
         **({"role": item.role} if item.role else {}),
     }
+
+
+# --- search ---
+
+
+class SearchInput(PersonQuery):
+    """A search."""
+
+    agent_id = PublicIdField(
+        required=False, help_text="The agent whose shards are also searched. Default: the shards of every agent."
+    )
+    query = WordsField(max_length=QUERY_MAX_CHARS)
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=KINDS),
+        default=list(KINDS),
+        min_length=1,
+        help_text="Kinds of results to return. Default: all kinds.",
+    )
+    match_count = IntegerField(
+        min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Maximum number of results. Default: 5."
+    )
+    mode = serializers.ChoiceField(
+        choices=MODES,
+        default="hybrid",
+        help_text="`text`: search by words. `semantic`: search by meaning. `hybrid`: search by both.",
+    )
+    about = AboutField()
+    since = AwareDateTimeField(required=False, help_text="Return only results from this time or later.")
+    until = AwareDateTimeField(required=False, help_text="Return only results from before this time.")
+    as_of = AsOfField(
+        required=False,
+        help_text="Search memory as it was at this time: text from before this time, and facts that were believed "
+        "then. A date means the end of that day.",
+    )
+
+
+class SearchRanks(serializers.Serializer[Any]):
+    """The rank in each search, from 1. Null if that search didn't find it."""
+
+    semantic = serializers.IntegerField(default=None, allow_null=True)
+    text = serializers.IntegerField(default=None, allow_null=True)
+
+
+class SearchResult(serializers.Serializer[Any]):
+    """A search result."""
+
+    kind = serializers.ChoiceField(choices=KINDS)
+    ref = serializers.CharField()
+    content = serializers.CharField(help_text="Text of the result. Long texts are shortened.")
+    session_id = serializers.CharField(allow_null=True)
+    sequence = serializers.IntegerField(
+        allow_null=True,
+        help_text="Sequence number of the turn, or of a moment's first turn.",
+    )
+    role = serializers.CharField(help_text="Role of the speaker. Blank if the result is not a turn.")
+    time = serializers.DateTimeField()
+    valid_from = serializers.DateTimeField(
+        allow_null=True, help_text="When the fact became true. Null if unknown, or if the result is not a fact."
+    )
+    valid_until = serializers.DateTimeField(
+        allow_null=True,
+        help_text="The fact is true until this time. Null if no end is known, or if the result is not a fact.",
+    )
+    score = serializers.FloatField()
+    ranks = SearchRanks()
+
+
+class SearchSpan(serializers.Serializer[Any]):
+    """A period of time. It includes its start, but not its end."""
+
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True)
+
+
+class SearchAnswer(serializers.Serializer[Any]):
+    """Search results, best first."""
+
+    results = SearchResult(many=True)
+    span = SearchSpan(
+        allow_null=True,
+        help_text="The period from the request's `since` to its `until`. If the request has neither: the period "
+        "named in the query, in the person's time zone. If the query names a period, results from this period come "
+        "first. Null if there is no period.",
+    )
+    mode = serializers.ChoiceField(choices=MODES, help_text="The search mode that was used.")
+    degraded = serializers.BooleanField(
+        help_text="True if a search by meaning was requested, but only words were searched."
+    )
+
+
+class SearchViewSet(PersonViewSet[Any]):
+    inputs = {"search": SearchInput}
+    answers = {"search": SearchAnswer}
+    scopes = {"search": "read"}
+    own_transaction = ("search",)
+
+    @action(detail=False, methods=["post"])
+    def search(self, request: Request) -> Response:
+        """Search facts, moments and turns. Returns the best results first, each with its address."""
+        return Response(search_data(self.user_id(), self.validated_data, application=self.application))
+
+
+def search_data(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:
+    """Search a person's memory, and return the results as serialized by `SearchAnswer`.
+
+    Args:
+        user_id: None for an unknown person.
+        values: validated by `SearchInput`.
+    """
+    since, until = values.get("since"), values.get("until")
+    request = RecallRequest(
+        values["query"],
+        list(dict.fromkeys(values["kinds"])),
+        since,
+        values["mode"],
+        as_of=values.get("as_of"),
+        until=until,
+        about=values.get("about", ""),
+    )
+    agent_id = values.get("agent_id", "")
+    request = with_relevances(with_vector(request), user_id, application=application, agent_id=agent_id)
+    with acting_for(user_id, application=application) as user:
+        most = values.get("match_count") or MATCH_COUNT
+        results, span = recall_with_span(user, agent_id, request, most=most) if user else ([], None)
+    for result in results:
+        result.content = without_invisible(result.content)
+    if user:
+        receipts.note_results(user, results)
+    receipts.note_accesses(result.ref for result in results)
+    if span:
+        since, until = span.since, span.until
+    return {
+        "results": [_result_data(result) for result in results],
+        "span": {"since": _utc(since), "until": _utc(until)} if since or until else None,
+        "mode": request.used_mode,
+        "degraded": request.degraded,
+    }
+
+
+def _result_data(result: Result) -> dict[str, Any]:
+    # Not with `SearchResult`, because that takes a hundred times as long.
+    return {
+        "kind": result.kind,
+        "ref": result.ref,
+        "content": result.content,
+        "session_id": result.session_id,
+        "sequence": result.sequence,
+        "role": result.role,
+        "time": _utc(result.time),
+        "valid_from": _utc(result.valid_from),
+        "valid_until": _utc(result.valid_until),
+        "score": result.score,
+        "ranks": {search: result.ranks.get(search) for search in ("semantic", "text")},
+    }
+
+
+def _utc(time: datetime | None) -> str | None:
+    return time.isoformat().replace("+00:00", "Z") if time else None
