@@ -9,7 +9,7 @@ from django.db.models import Count, Min, Q, Sum
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from memory_extras.lab.models.probe import ProbeResultQuerySet
+from memory_extras.lab.models import ProbeResultQuerySet
 
 DAYS = 90
 POINTS = 60  # the latest ones

@@ -99,7 +99,7 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     input, is_again = _claimed(process, job)
     active = version.resource.active_version
     versions = [active, version] if active and active.content != version.content else [version]
-    with room(), ThreadPoolExecutor(len(versions)) as pool:
+    with trial_slot(), ThreadPoolExecutor(len(versions)) as pool:
         connection.close()  # hold no connection while the engine runs
         answers = list(pool.map(lambda one: _answer(process, caller, input.with_prompt(one)), versions))
     return Trial(input, is_again, answers, process.name)
@@ -115,7 +115,7 @@ def _why_not(caller: Caller) -> str:
 
 
 @contextmanager
-def room() -> Iterator[None]:
+def trial_slot() -> Iterator[None]:
     """Reserve one of the places for pages that wait for a model.
 
     Raises:

@@ -12,9 +12,9 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from memory_extras.lab.chat_call import pass_on
-from memory_extras.lab.playground import Somebody, lit_layers, named_test_person
-from memory_extras.lab.trials.try_prompt import CannotTry, room
+from memory_extras.lab.playground import RealPerson, call_chat, highlighted_layers, named_test_person
+from memory_extras.lab.trials.try_prompt import CannotTry, trial_slot
+from memoryproject.admin_menu import add_page
 from moments_app.context import receipts
 from moments_app.context.receipts import KeptContext
 from moments_app.interfaces.chat.errors import ChatError
@@ -26,6 +26,7 @@ from moments_app.operator.rights import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
 from moments_app.operator.views.trace import Round, receipt_of, round_of
 from moments_app.streams.form import FormMemories
 from sessions_app.admin.applications import are_several
+from sessions_app.admin.base import add_views
 from sessions_app.admin.links import page_url
 from sessions_app.admin.views import OperatorPage, RowAction, RowPage
 from sessions_app.limited_operators import unlimited
@@ -82,7 +83,7 @@ class Playground(OperatorPage):
         chosen = form.cleaned_data["application"]
         try:
             person = named_test_person(form.cleaned_data["name"], chosen.pk if chosen else DEFAULT)
-        except Somebody as error:
+        except RealPerson as error:
             return self.page(status=409, problem=str(error))
         return HttpResponseRedirect(page_url(UserProfile, Chat.name, person.pk))
 
@@ -133,9 +134,9 @@ class Chat(TestPersonView):
         session = ChatSession(person.user_id, session_id, application=person.application_id)
         body = {"model": model, "messages": [{"role": "user", "content": text}]}
         try:
-            with room():
+            with trial_slot():
                 connection.close()  # hold no connection while the model runs
-                passed = pass_on(session, body)
+                passed = call_chat(session, body)
         except (ChatError, CannotTry) as error:
             return str(error)
         receipts.waiting.flush()  # otherwise, the page would not have the context yet
@@ -151,7 +152,7 @@ class Chat(TestPersonView):
             "session": session,
             "sessions": Session.objects.for_user(self.row).order_by("-last_activity_at", "-id")[:SESSIONS],
             "turns": self._turns(session) if session else [],
-            "layers": lit_layers(kept, session) if kept and session else [],
+            "layers": highlighted_layers(kept, session) if kept and session else [],
             "kept": kept,
             "round": round_,
             "model": round_.model or settings.ENGINE.model,
@@ -199,3 +200,7 @@ class EraseTestPerson(TestPersonView, RowAction[UserProfile]):
     def people(self) -> Collection[int]:
         """Return no people, because the next page shows none of their data."""
         return ()
+
+
+add_views(UserProfile, Playground, Chat, Remember, EraseTestPerson)
+add_page("Tuning", "Playground", "chat", "admin:sessions_app_userprofile_playground", may_play)

@@ -9,7 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from memory_extras.lab.inspection import Inspection, inspect
+from memoryproject.admin_menu import add_page
 from moments_app.interfaces.api.search import MATCH_COUNT_MAX
+from moments_app.models import MemoryAtom
 from moments_app.operator.addresses import Pages
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.request import KINDS, MODES, RecallRequest
@@ -17,7 +19,7 @@ from moments_app.recall.search import MATCH_COUNT
 from sessions_app import lexemes
 from sessions_app.admin.access_log import people_of
 from sessions_app.admin.applications import are_several
-from sessions_app.admin.base import prefix_search
+from sessions_app.admin.base import add_views, prefix_search
 from sessions_app.admin.links import marked
 from sessions_app.admin.views import OperatorPage, OperatorView
 from sessions_app.lexemes import QUERY_MAX_CHARS
@@ -141,3 +143,7 @@ def _steps(seen: Inspection) -> list[dict[str, Any]]:
         )
         start += width
     return shown
+
+
+add_views(MemoryAtom, Recall, RecallPeople)
+add_page("Tuning", "Search console", "manage_search", "admin:moments_app_memoryatom_recall", may_recall)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory_extras.lab.models import Probe
-from memory_extras.lab.models.probe import EXPECTED_MAX_CHARS, NO_WORD, QUESTION_MAX_CHARS
+from memory_extras.lab.models import EXPECTED_MAX_CHARS, NO_WORD, QUESTION_MAX_CHARS, Probe
 from moments_app.models.atom import content_hash
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.lexemes import whole_words
@@ -72,7 +71,7 @@ def draft_from(session: Session, sequence: int) -> Draft | None:
     )
 
 
-def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Probe, bool]:
+def save_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Probe, bool]:
     """Save a probe in the caller's transaction, unless its session already has one with this question.
 
     Args:
@@ -100,7 +99,7 @@ def change_probe(probe: Probe, draft: Draft) -> None:
     """Set the expected answer and the evidence of a probe, without saving it.
 
     Raises:
-        CannotProbe: As in `keep_probe`.
+        CannotProbe: As in `save_probe`.
     """
     if not whole_words(draft.expected):
         raise CannotProbe(f"expected: {NO_WORD}")
