@@ -61,12 +61,12 @@ class ProviderUnavailable(LoginFailed):
     status = 503
 
 
-class NotUsable(Exception):
+class UnusableProvider(Exception):
     """The provider's discovery document can't be used. The message is for the log."""
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedLogin:
     """A login that was started at the provider.
 
     Args:
@@ -78,12 +78,7 @@ class Started:
     secrets: dict[str, str]
 
 
-def is_on() -> bool:
-    """Return whether end users can log in."""
-    return bool(current().openid_issuer)
-
-
-def start(*, prompt: str = "") -> Started:
+def start(*, prompt: str = "") -> StartedLogin:
     """Start a login.
 
     Args:
@@ -93,8 +88,8 @@ def start(*, prompt: str = "") -> Started:
         LoginFailed: The provider is not available.
     """
     asked = {"prompt": prompt} if prompt else {}
-    made = _called(lambda: _client().create_authorization_url(_callback(), **asked))
-    return Started(made.pop("url"), made)
+    made = _call_provider(lambda: _client().create_authorization_url(_callback(), **asked))
+    return StartedLogin(made.pop("url"), made)
 
 
 def user_id_of(code: str, secrets: Mapping[str, str]) -> str:
@@ -106,7 +101,7 @@ def user_id_of(code: str, secrets: Mapping[str, str]) -> str:
     Raises:
         LoginFailed: The provider is not available, or the token isn't valid.
     """
-    return _id_in(_called(lambda: _verified(code, secrets)))
+    return _id_in(_call_provider(lambda: _verified(code, secrets)))
 
 
 def _verified(code: str, secrets: Mapping[str, str]) -> Mapping[str, Any]:
@@ -150,7 +145,7 @@ def _discovered(group: OAuthSettings) -> Any:
     """Read the provider's discovery document, and return a client.
 
     Raises:
-        NotUsable: The document is for another issuer, or the provider can't be used.
+        UnusableProvider: The document is for another issuer, or the provider can't be used.
     """
     from authlib.integrations.requests_client import OAuth2Session
 
@@ -163,13 +158,13 @@ def _discovered(group: OAuthSettings) -> Any:
         answer.raise_for_status()
         found = answer.json()
     if found["issuer"] != group.openid_issuer:
-        raise NotUsable("the discovery document is for another issuer")
+        raise UnusableProvider("the discovery document is for another issuer")
     if not all(_is_safe(found[name]) for name in ENDPOINTS):
-        raise NotUsable("an endpoint doesn't use HTTPS")
+        raise UnusableProvider("an endpoint doesn't use HTTPS")
     offered = found.get("token_endpoint_auth_methods_supported", METHODS)
     method = next((known for known in METHODS if known in offered), None)
     if method is None:
-        raise NotUsable(f"the provider supports none of {', '.join(METHODS)}")
+        raise UnusableProvider(f"the provider supports none of {', '.join(METHODS)}")
     own = {
         "scope": "openid" if group.openid_user_claim == "sub" else "openid profile email",
         "code_challenge_method": "S256",
@@ -193,7 +188,7 @@ def _is_safe(url: str) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
 
-def _called(call: Callable[[], Result]) -> Result:
+def _call_provider(call: Callable[[], Result]) -> Result:
     """Call the provider, within `TOTAL_SECONDS`. Close the database connection before the call.
 
     Raises:
@@ -203,11 +198,11 @@ def _called(call: Callable[[], Result]) -> Result:
     if not _places.acquire(timeout=BUSY_SECONDS):
         raise ProviderUnavailable("Too many people are logging in at the moment. Try again.")
     try:
-        return _executor.submit(_and_release, call).result(TOTAL_SECONDS)
+        return _executor.submit(_release_after, call).result(TOTAL_SECONDS)
     except OSError as error:  # including a timeout
         logger.warning("the OpenID provider is not available", error=type(error).__name__)
         raise ProviderUnavailable("The login service of your organization doesn't respond. Try again.") from None
-    except NotUsable as error:
+    except UnusableProvider as error:
         logger.error("the OpenID provider can't be used", why=str(error))
         raise ProviderUnavailable("Login is not possible at the moment. Ask your administrator for help.") from None
     except Exception as error:  # from Authlib or joserfc, or caused by a malformed response
@@ -216,7 +211,7 @@ def _called(call: Callable[[], Result]) -> Result:
         raise LoginFailed("Your login could not be verified. Try again.") from None
 
 
-def _and_release(call: Callable[[], Result]) -> Result:
+def _release_after(call: Callable[[], Result]) -> Result:
     try:
         return call()
     finally:
