@@ -10,7 +10,7 @@ class ScaleConfig(AppConfig):
 
     def ready(self) -> None:
         from memory_extras.scale import distribution, replica
-        from memoryproject.postgresql.base import DatabaseWrapper
+        from memoryproject.database.base import DatabaseWrapper
         from sessions_app.database import several_servers
 
         DatabaseWrapper.SchemaEditorClass = distribution.SchemaEditor

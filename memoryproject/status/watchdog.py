@@ -24,9 +24,9 @@ from django.utils import timezone
 from pydantic import SecretStr
 
 from memoryproject import telemetry
+from memoryproject.database import embedded
 from memoryproject.database.clocks import often
 from memoryproject.database.timeouts import DatabaseUnavailable, connected, database
-from memoryproject.embedded import server
 from memoryproject.schedules import put_schedules_back
 from memoryproject.status import webhooks
 from memoryproject.status.checks import Verdict, judge
@@ -224,7 +224,7 @@ def serve(*, stops_database: bool = False) -> None:
         watch.look()
         ending.wait(watch.pause)
     if stops_database and os.getppid() != parent:
-        server.stop(settings.EMBEDDED_DATABASE_DIR)
+        embedded.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
 def _vital(name: str, serve: Callable[[threading.Event], None], ending: threading.Event) -> None:

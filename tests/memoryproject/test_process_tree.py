@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from memoryproject import process_tree
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, WAKE, CannotStart, Fork, Held, Tree, hold
 from tests.clients.test_embedded import MEMORY, TOLD, printed_by
 from tests.support.folders import data_folder, migrated_folder
@@ -51,7 +51,7 @@ def test_row_26_all_processes_end_with_a_killed_root_and_the_next_start_serves(s
     assert len(run.members()) >= 5
     run.process.kill()
     wait_until(lambda: not of_folder(run.folder))
-    assert server.running_socket(run.folder / "postgres") is None
+    assert embedded.running_socket(run.folder / "postgres") is None
     again = Run(run.folder, "--no-demo", port=run.port).serve()
     again.process.send_signal(signal.SIGTERM)
     told = f"All processes stopped when process {run.process.pid} since"
@@ -101,7 +101,7 @@ def _prepares(run: Run) -> bool:
 
 
 def _has_started_the_database(run: Run) -> bool:
-    return server.running_socket(run.folder / "postgres") is not None
+    return embedded.running_socket(run.folder / "postgres") is not None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -116,7 +116,7 @@ def test_row_26_a_stopped_first_start_leaves_no_process_and_can_be_repeated(
     wait_until(lambda: not of_folder(folder))
     if number == signal.SIGTERM:
         assert (run.process.returncode, run.printed.splitlines()[-1]) == (0, "Stopped.")
-    assert server.ensure_running(folder / "postgres")
+    assert embedded.ensure_running(folder / "postgres")
 
 
 def test_row_25_every_killed_process_is_restarted(serve: Callable[[], Run]) -> None:

@@ -17,9 +17,9 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from memoryproject import embeddings, forks
+from memoryproject.database import embedded
 from memoryproject.database.verification import refuse_failed_checks
 from memoryproject.demo import Demonstration, StepFailed
-from memoryproject.embedded import server
 from memoryproject.own_site import open_url
 from memoryproject.process_tree import (
     CannotStart,
@@ -207,7 +207,7 @@ def _database() -> Iterator[None]:
 def _stop_database() -> None:
     connection.close()
     if settings.DATABASE_IS_EMBEDDED:
-        server.stop(settings.EMBEDDED_DATABASE_DIR)
+        embedded.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
 def _children(host: str, port: int) -> list[Fork]:

