@@ -18,8 +18,6 @@ from memoryproject import conf
 
 
 class MemoryProjectConfig(AppConfig):
-    """The site itself: its schedules, its operator groups and its commands."""
-
     name = "memoryproject"
     default = True
 
@@ -52,10 +50,7 @@ class MemoryProjectConfig(AppConfig):
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Django's admin, which imports its pages only with `urls.py` and for its own checks.
-
-    The pages are half of the code. Commands and workers start without them.
-    """
+    """Django's admin. It imports its pages, half of the code, only with `urls.py` and for its own checks."""
 
     def ready(self) -> None:
         register(check_dependencies, Tags.admin)
@@ -68,11 +63,7 @@ def check_pages(**named: Any) -> list[CheckMessage]:
 
 
 def finish_upgrade(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> None:
-    """Queue the jobs that upgrade data of an earlier release. Workers run them while the site serves.
-
-    Args:
-        plan: The migrations that were run, as pairs of the migration and whether it was reversed.
-    """
+    """Queue the jobs that upgrade data of an earlier release. Workers run them while the site serves."""
     if any(is_reversed for _migration, is_reversed in plan):
         return
     from moments_app.recall.embed_all import EmbedAll

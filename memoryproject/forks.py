@@ -43,11 +43,7 @@ def load() -> None:
 
 
 def background(*, stops_database: bool = False) -> list[Fork]:
-    """Return the workers and the watchdog.
-
-    Args:
-        stops_database: Whether the watchdog stops the embedded database if the parent dies.
-    """
+    """Return the workers and the watchdog. If the parent dies, the watchdog can stop the embedded database."""
     number = settings.JOBS.workers
     watch = partial(_as_worker, partial(watchdog.serve, stops_database=stops_database))
     dies_by = signal.SIGTERM if stops_database else signal.SIGKILL
@@ -76,10 +72,7 @@ def _serve_embeddings() -> None:
 
 
 def _as_worker(function: Callable[[], None]) -> None:
-    """Call a function as a worker: with its database login, error reports and tracing.
-
-    Only a fork may call this, because it starts threads.
-    """
+    """Call a function with a worker's login, error reports and tracing. Only a fork may: it starts threads."""
     _log_in_as("worker")
     with sending("worker"):
         function()
@@ -95,7 +88,6 @@ def _serve(host: str, port: int) -> None:
 
 
 def _log_in_as(process: str) -> None:
-    """Use the database login of a kind of process: web, worker."""
     settings.PROCESS = process
     settings.DATABASES["default"] = database_of(process)
     connections.settings = connections.configure_settings(settings.DATABASES)

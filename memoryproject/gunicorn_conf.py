@@ -31,10 +31,7 @@ os.environ[FIGURES_VARIABLE] = str(FIGURES_DIR)
 
 
 class WebWorker(UvicornWorker):  # type: ignore[misc]
-    """A worker that uses the address and the scheme of the connection itself.
-
-    By default, Uvicorn trusts proxy headers of any local client. Here, only `BEHIND_PROXY` decides whether they count.
-    """
+    """A worker that leaves proxy headers to `BEHIND_PROXY`. By default, Uvicorn trusts those of any local client."""
 
     CONFIG_KWARGS = UvicornWorker.CONFIG_KWARGS | {"proxy_headers": False}
 

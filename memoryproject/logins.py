@@ -72,10 +72,7 @@ class ProvenLoginMiddleware(MiddlewareMixin):
 
 
 def log_lock(*, ip_address: str, **_: Any) -> None:
-    """Log that an IP address was locked out, once per lockout, because continued attempts must not fill the log.
-
-    The typed username may be a password, so it is not stored.
-    """
+    """Log a lockout of an IP address, once. The typed username may be a password, so it is not stored."""
     lock = {"type": "login_locked", "actor": f"address:{ip_address}"}
     if not Event.objects.filter(**lock, created_at__gte=timezone.now() - settings.AXES_COOLOFF_TIME).exists():
         Event.objects.create(**lock)
@@ -117,7 +114,6 @@ class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
 
 
 def begin(request: HttpRequest, **_: Any) -> None:
-    """Store the login's start time in the session."""
     request.session[BEGAN] = request.session[SEEN] = time.time()
 
 

@@ -42,10 +42,9 @@ class CannotStart(Exception):
 
 @contextmanager
 def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Lock a data directory until the block or the process ends.
+    """Lock a data directory, created if missing, until the block or the process ends.
 
     Args:
-        directory: The data directory. It is created if it is missing.
         patience: Seconds to wait for another process to release it.
 
     Raises:
@@ -117,11 +116,7 @@ def die_with_parent() -> None:
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Tell the kernel to send this process a signal when its parent dies. Exit if the parent is already dead.
-
-    Args:
-        parent: The parent's process id, read before this process was forked.
-    """
+    """Ask the kernel to signal this process when its parent, as read before the fork, dies. Exit if it is dead."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
@@ -146,7 +141,6 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def signals_as_bytes() -> Iterator[int]:
-    """Yield a file descriptor that becomes readable when this process receives a signal, until the block ends."""
     reading, writing = os.pipe()
     for end in (reading, writing):
         os.set_blocking(end, False)
@@ -172,13 +166,10 @@ def free_unused_memory() -> None:
 
 
 class Fork:
-    """A child that is forked from the root and calls a function. It starts quickly and shares the root's memory.
-
-    The root must have neither threads nor connections.
+    """A child that is forked from the root, which must have neither threads nor connections, and calls a function.
 
     Args:
         name: The name in messages, such as "The web server".
-        function: Called in the child, without arguments.
         dies_by: The signal that the child receives when its root dies.
         is_required: Whether the tree needs the child to be ready.
         may_rest: Whether it exits with status 0 when there is nothing to do. `WAKE` restarts it.
@@ -207,7 +198,6 @@ class Fork:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Return its exit status, or None while it runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float) -> None:
@@ -230,7 +220,6 @@ class Fork:
 
     @property
     def rests(self) -> bool:
-        """Return whether the child exited because there was nothing to do."""
         return self.may_rest and self.was_started and self.poll() == 0
 
     def note_death(self) -> None:
@@ -252,10 +241,7 @@ def _run(function: Callable[[], None], parent: int, dies_by: int = signal.SIGKIL
 
 
 def apart(function: Callable[[], None]) -> None:
-    """Call a function in a separate process that this one doesn't wait for.
-
-    The caller must have neither threads nor connections.
-    """
+    """Call a function in a process that this one doesn't wait for. The caller must have no threads or connections."""
     _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
 
 
@@ -312,10 +298,9 @@ def _send_result(function: Callable[[], T], writing: Connection, parent: int) ->
 
 
 class Tree:
-    """The children of this process, which it keeps running.
+    """The children of this process, which it starts in order, keeps running, and stops in reverse order.
 
     Args:
-        children: Started in this order, and stopped in reverse order.
         told: Called with a sentence for each child that died.
     """
 
@@ -328,11 +313,7 @@ class Tree:
             child.start()
 
     def require(self) -> None:
-        """Check that all required children are running, before the tree is ready.
-
-        Raises:
-            CannotStart: A child has exited. The message has its name and status.
-        """
+        """Raise `CannotStart` if a required child has exited, before the tree is ready."""
         for child in self.children:
             if child.is_required and not child.is_alive and not child.rests:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
@@ -355,12 +336,10 @@ class Tree:
             child.is_wanted = True
 
     def _pause(self) -> float | None:
-        """Return the seconds until the next start of a child, or None if all are running."""
         due = [child.due_at for child in self.children if not child.was_started]
         return max(min(due) - time.monotonic(), 0.0) if due else None
 
     def keep(self) -> None:
-        """Check the children once, and restart those that died."""
         multiprocessing.active_children()  # reaps processes started by `apart`
         for child in self.children:
             if child.rests:

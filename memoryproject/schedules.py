@@ -40,9 +40,7 @@ class Scheduled:
     """A scheduled task.
 
     Args:
-        name: Its name in the queue and the command.
-        run: Called to run the task. Accepts `dry_run`. `str()` of its result describes what was done. If the result has
-            `failures`, the command fails.
+        run: Accepts `dry_run`. `str()` of its result says what was done. If that has `failures`, the command fails.
     """
 
     name: str
@@ -54,7 +52,6 @@ class Scheduled:
 
     @property
     def does(self) -> str:
-        """The first line of the docstring of `run`."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
 
@@ -74,7 +71,7 @@ def schedules() -> dict[str, Scheduled]:
 
 
 def schedule_named(name: str) -> Scheduled:
-    """Return the scheduled task with this name. Raise `UnknownSchedule` if there is none."""
+    """Return a scheduled task, or raise `UnknownSchedule`."""
     known = schedules()
     if name not in known:
         raise UnknownSchedule(f"There is no schedule {name}. Choose one of {', '.join(sorted(known))}.")
@@ -82,7 +79,6 @@ def schedule_named(name: str) -> Scheduled:
 
 
 def run_schedule(name: str) -> None:
-    """Run a scheduled task. Called by the queue."""
     schedule_named(name).run()
 
 
@@ -90,9 +86,9 @@ def run_schedule(name: str) -> None:
 
 
 def with_runs(rows: "QuerySet[Schedule]") -> "QuerySet[Any]":
-    """Annotate schedules with the end of the last run, the time since then, and whether they wait for a running job.
+    """Annotate schedules with `last_run` (its end), `age` and `waits` (for a running job).
 
-    Before its first run, a schedule's time counts from when it was first queued.
+    Before its first run, a schedule's age counts from when it was first queued.
     """
     jobs = Job.objects.filter(process=TASK, task=OuterRef("name"))
     ended = jobs.filter(status=Job.Status.COMPLETED).order_by("-finished_at").values("finished_at")[:1]
@@ -157,9 +153,9 @@ def put_schedules_back() -> list[TimeCorrection]:
 
 
 def _correct_next_run(row: Schedule, timing: Timing) -> None:
-    """Correct a next run that is at the wrong time of day or more than one interval away.
+    """Correct a next run at the wrong time of day, or more than one interval away.
 
-    The queue computes each run from the previous one, so a wrong clock or a longer interval would delay all later runs.
+    The queue computes each run from the previous one, so one wrong time would delay all later runs.
     """
     latest = _latest_next_run(timing, database_now())
     if row.next_run > latest or (timing.daily_at is not None and row.next_run.time() != timing.daily_at):

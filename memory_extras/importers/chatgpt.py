@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
+from memory_extras.importers.records import SourceConversation, conversation_records, point_in_time
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import CannotImport, Owner, Source
 from sessions_app.text.chat_messages import Fields, filled, text_and_parts

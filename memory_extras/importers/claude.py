@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records
+from memory_extras.importers.records import SourceConversation, conversation_records
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, filled, text_and_parts, without_data

@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as ShapeError
 
-from memory_extras.importers.conversations import checked_message
-from memory_extras.importers.remembered import has_item_with, items, statement
+from memory_extras.importers.records import checked_message, has_item_with, items, statement
 from sessions_app.imports.import_sessions import Place, Record, Rejected, Statement
 from sessions_app.imports.source import CannotImport, LocatedValue, Owner, Source, public_id, reason_of
 from sessions_app.text.chat_messages import Fields

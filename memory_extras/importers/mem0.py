@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as ShapeError
 
-from memory_extras.importers.remembered import has_item_with, items, statement
+from memory_extras.importers.records import has_item_with, items, statement
 from sessions_app.imports.import_sessions import Rejected, Statement
 from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records, point_in_time
+from memory_extras.importers.records import SourceConversation, conversation_records, point_in_time
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, turn_fields

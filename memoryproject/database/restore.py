@@ -109,11 +109,7 @@ def _alone() -> Iterator[None]:
 
 
 def _begin(manifest: Manifest) -> None:
-    """Record which backup is being restored.
-
-    Raises:
-        BackupError: The database is distributed, or has tables that are not from this backup.
-    """
+    """Record which backup is being restored. Raise `BackupError` if the database has other tables or is distributed."""
     if remote_tables():
         raise BackupError(
             "The tables of this database are distributed over several servers. Restore into a database without "
@@ -143,11 +139,7 @@ def _is_there(table: str) -> bool:
 
 
 def _prepare(manifest: Manifest) -> None:
-    """Create what the dump lacks: the platform's roles and the extensions. Other roles must already exist.
-
-    Raises:
-        BackupError: Roles are missing. The message names them.
-    """
+    """Create roles and extensions, which the dump lacks. Raise `BackupError` if other roles are missing."""
     create_roles()
     with connection.cursor() as cursor:
         for name in manifest.extensions:
@@ -178,11 +170,7 @@ def _checksum(storage: Storage, name: str) -> int:
 
 
 def _key(file: zipfile.ZipFile, passphrase: str) -> bytes | None:
-    """Return the key, or None if it is not in the backup.
-
-    Raises:
-        BackupError: The passphrase is missing or wrong.
-    """
+    """Return the key, or None if it is not in the backup. Raise `BackupError` if the passphrase is missing or wrong."""
     if ENCRYPTED_KEY not in file.namelist():
         return file.read(KEY) if KEY in file.namelist() else None
     if not passphrase:
@@ -208,7 +196,6 @@ def _restore_key(key: bytes | None) -> str:
 
 
 def _fill(file: zipfile.ZipFile) -> None:
-    """Restore tables, rows, indexes, policies and functions in one transaction."""
     with NamedTemporaryFile("w") as wanted:
         wanted.writelines(_entries(file))
         wanted.flush()
@@ -230,7 +217,6 @@ def _entries(file: zipfile.ZipFile) -> list[str]:
 
 
 def _finish(manifest: Manifest) -> None:
-    """Upgrade the database to this version, and remove the record of the restore."""
     with connection.cursor() as cursor:
         for statement in manifest.defaults:
             cursor.execute(statement)

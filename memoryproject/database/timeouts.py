@@ -37,11 +37,7 @@ def limited(seconds: float = PATIENCE) -> Iterator[None]:
 
 @contextmanager
 def database(seconds: float = PATIENCE) -> Iterator[None]:
-    """Use the database in a transaction with short timeouts.
-
-    Raises:
-        DatabaseUnavailable: The database returns an error, or does not respond in time.
-    """
+    """Use the database in a transaction with short timeouts. Raise `DatabaseUnavailable` if it fails or hangs."""
     with connected(seconds), limited(seconds):
         yield
 

@@ -40,7 +40,6 @@ def verify() -> Iterator[str]:
 
 
 def unknown_migrations() -> list[str]:
-    """Return a sentence for each migration that is not applied or belongs to a newer version."""
     if told := _told_of_half():
         return [told]
     executor = MigrationExecutor(connection)
@@ -67,21 +66,13 @@ def schema_mismatch() -> str:
 
 
 def refuse_other_versions(**_: Any) -> None:
-    """Reject data of a version that this one can't upgrade. `migrate` calls this before it changes anything.
-
-    Raises:
-        CommandError: The message names a migration, and says which version to start.
-    """
+    """Raise `CommandError` if this version can't upgrade the data. `migrate` calls this before it changes anything."""
     if told := _told_of_half() or _told_of_newer(MigrationLoader(connection)):
         raise CommandError(told)
 
 
 def refuse_failed_checks() -> None:
-    """Refuse to start if a system check of the database finds an error, such as a setting that names an unknown row.
-
-    Raises:
-        CommandError: The message contains all errors.
-    """
+    """Raise `CommandError` if a system check of the database fails, e.g. if a setting names an unknown row."""
     found = run_checks(tags=[Tags.database], databases=[connection.alias])
     errors = [f"{error.msg} {error.hint or ''}".strip() for error in found if error.is_serious()]
     if errors:
@@ -95,8 +86,7 @@ def _told_of_half() -> str:
 def half_applied(recorded: Collection[tuple[str, str]]) -> str:
     """Return a sentence if only some migrations replaced by a squashed one were applied, or a blank string.
 
-    Django can't apply the rest, because their files are deleted. It ignores such a squashed migration, or raises an
-    error.
+    Django ignores such a squashed migration, or raises an error. The files of the other migrations are deleted.
     """
     loader = MigrationLoader(None, load=False)
     loader.load_disk()
@@ -131,7 +121,6 @@ def unknown(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> lis
 
 
 def unprotected_tables() -> list[str]:
-    """Return tables with personal data that a role may read without a policy."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -153,12 +142,10 @@ def unprotected_tables() -> list[str]:
 
 
 def missing_privileges() -> list[str]:
-    """Return the privileges that the processes' roles lack."""
     return [f"A role lacks a permission that manage.py migrate grants: {statement}." for statement in missing()]
 
 
 def definer_functions() -> list[str]:
-    """Return security problems of `SECURITY DEFINER` functions, each with its fix."""
     return [str(gap) for gap in gaps()]
 
 
@@ -174,7 +161,6 @@ def a_request() -> list[str]:
 
 
 def archives() -> Iterator[str]:
-    """Yield a sentence for each archive file that is missing or damaged."""
     for archive in Archive.objects.order_by("pk").iterator():
         try:
             archive_files.check(archive)
@@ -183,7 +169,6 @@ def archives() -> Iterator[str]:
 
 
 def turns() -> list[str]:
-    """Return sentences about missing turns and wrong counters."""
     found = coverage()
     wrong = [f"{found.missing:,} turns are missing." if found.missing else ""]
     wrong.append(f"{found.miscounted:,} sessions have wrong counters." if found.miscounted else "")

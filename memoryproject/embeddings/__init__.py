@@ -30,7 +30,6 @@ def read_address(data_dir: Path) -> str:
 
 
 def write_address(data_dir: Path, address: str) -> None:
-    """Write the address file atomically."""
     fresh = data_dir / f"{ADDRESS_FILE}.new"
     fresh.write_text(address)
     fresh.replace(data_dir / ADDRESS_FILE)

@@ -146,7 +146,6 @@ async def _asked(request: Request) -> Asked:
 
 
 def _check_model(asked: Asked, model: Model) -> None:
-    """Raise `Refused` if the request names another model or another number of dimensions."""
     if asked.model not in ("", model.name):
         raise Refused(404, f"model: this server only serves {model.name}.")
     if asked.dimensions not in (None, model.dimensions):
@@ -154,7 +153,6 @@ def _check_model(asked: Asked, model: Model) -> None:
 
 
 async def _gone(request: Request) -> None:
-    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -26,8 +26,6 @@ NICENESS = 5  # nice value of the thread that embeds documents
 
 
 class Full(Exception):
-    """The queue is full. The client may retry after `seconds`."""
-
     def __init__(self, seconds: float) -> None:
         super().__init__("Too many texts are waiting. Try again later.")
         self.seconds = max(1, math.ceil(seconds))
@@ -43,7 +41,6 @@ class Texts:
         self._made: list[Embedded] = []
 
     def add(self, made: Embedded) -> None:
-        """Add the vector of the next text. The last one completes the request."""
         self._made.append(made)
         if not self.waiting and not self.done.done():
             self.done.set_result(self._made)
@@ -87,7 +84,6 @@ class Line:
                 await self._compute(request)
 
     def _next(self) -> Texts | None:
-        """Return the first request that still has texts and a client."""
         while self._requests:
             request = self._requests[0]
             if request.waiting and not request.done.done():

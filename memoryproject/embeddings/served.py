@@ -67,9 +67,6 @@ class OnnxModel(Model):
     """A sentence model in the usual format: `model.onnx` (or `onnx/model.onnx`) and `tokenizer.json`.
 
     A text's vector is the mean of its tokens' vectors, or the first token's if `1_Pooling/config.json` says so.
-
-    Args:
-        folder: The model's folder. Its name is the model's name.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -103,7 +100,6 @@ class OnnxModel(Model):
         return Embedded(unit, len(encoded.ids))
 
     def _pooled(self, output: Numbers) -> Numbers:
-        """Combine the vectors of a text's tokens into one."""
         if output.ndim == 1:
             return output
         pooled: Numbers = output[0] if self._takes_first else output.mean(axis=0)

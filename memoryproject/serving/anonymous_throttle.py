@@ -38,12 +38,7 @@ _PREFIX = re.compile(r"mem_([0-9a-z]{1,16})_")
 
 
 def client_address(peer: str, forwarded: str) -> str:
-    """Return the client's IP address. Behind a proxy, use the last `X-Forwarded-For` entry, which clients can't forge.
-
-    Args:
-        peer: The address of the connection's peer.
-        forwarded: The header `X-Forwarded-For`, or a blank string.
-    """
+    """Return the client's address. Behind a proxy, use the last `X-Forwarded-For` entry, which clients can't forge."""
     last = forwarded.rpartition(",")[2].strip()
     return last if last and settings.BEHIND_PROXY else peer
 
@@ -129,7 +124,6 @@ class AnonymousThrottle:
             self._buckets.give_back(name)
 
     async def _counted(self, scope: "Scope", secret: str) -> str:
-        """Count the request, and return the name of its bucket."""
         name = address_range(address_of(scope))
         if not (wait := self._buckets.take(name)):
             return name

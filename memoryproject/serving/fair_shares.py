@@ -28,11 +28,7 @@ RECENT = 0.2  # weight of the last call in the expectation for the next one
 
 
 class Refused(Exception):
-    """The request is rejected before it reaches Django, MCP or the chat endpoint.
-
-    Args:
-        retry_after: The number of seconds after which the client may retry, with 429 and 503.
-    """
+    """The request is rejected before it reaches Django, MCP or the chat endpoint."""
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: int = 1) -> None:
         super().__init__(message)
@@ -47,19 +43,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request.
-
-    Args:
-        key: Identifies the API key. Blank if the request has none.
-        application: Identifies its application. Blank until the key is verified.
-    """
+    """The sender of a request. Blank fields are unknown; the application is known once the key is verified."""
 
     key: str = ""
     application: str = ""
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the caller's names by kind of budget."""
         return {"key": self.key, "application": self.application}
 
 
@@ -73,17 +63,12 @@ class _Account:
 
 
 class Budget:
-    """The budgets of all callers of one kind."""
-
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._accounts: OrderedDict[str, _Account] = OrderedDict()  # the most recent caller is last
 
     def reserve(self, name: str) -> tuple[float, float]:
-        """Reserve the thread-seconds that a call is expected to use.
-
-        Returns:
-            The reserved thread-seconds, and the seconds that the call must wait.
+        """Return the expected thread-seconds of a call, which are reserved, and the seconds that it must wait.
 
         Raises:
             Refused: The wait would be too long. Nothing is reserved.
@@ -135,8 +120,8 @@ class Spending:
     """Charges the thread-seconds of one request to its budgets.
 
     Args:
-        paid: The reservations, as tuples of the budget, the caller's name and the thread-seconds.
-        has_used: Whether a thread has worked for the request.
+        paid: The reservations: the budget, the caller's name and the thread-seconds.
+        has_used: Set when a thread has worked for the request.
     """
 
     def __init__(self, *paid: tuple[Budget, str, float], has_used: asyncio.Event | None = None) -> None:
@@ -172,22 +157,16 @@ _spending: ContextVar[Spending | None] = ContextVar("spending", default=None)
 
 
 class FairShares:
-    """The budgets of all keys and applications of this process."""
-
     def __init__(self) -> None:
         self._budgets = {"key": Budget("key"), "application": Budget("application")}
         self._first: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     @asynccontextmanager
     async def one(self, identify: Callable[[], Caller]) -> AsyncIterator[None]:
-        """Admit a request as soon as its caller's budgets allow it.
+        """Admit a request as soon as its caller's budgets allow it, or raise `Refused`.
 
         Args:
-            identify: Returns the sender. Called again after the first request of a key, which shows whether the key is
-                valid.
-
-        Raises:
-            Refused: A budget is used up.
+            identify: Returns the sender. Called again after a key's first request, which shows if the key is valid.
         """
         caller, has_used = identify(), asyncio.Event()
         if caller.key and not caller.application:
@@ -237,7 +216,6 @@ def caller() -> Caller:
 
 @asynccontextmanager
 async def in_thread_of_caller() -> AsyncIterator[None]:
-    """Charge the duration of the block to the caller's budgets."""
     began, spending = time.monotonic(), _spending.get()
     try:
         yield

@@ -33,11 +33,7 @@ SECONDS = Histogram(
 
 @contextmanager
 def identified(scope: Scope, send: Send) -> Iterator[Send]:
-    """Set the id of a request. Yield a `send` that adds it to the response.
-
-    Args:
-        scope, send: The ASGI scope and channel. A client may send a `traceparent` or an `X-Request-Id`.
-    """
+    """Set a request's id, from its `traceparent` or `X-Request-Id`. Yield a `send` that adds it to the response."""
     headers = {name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
     carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(ANSWERED, "")}
     with continued(carrier, f"{scope.get('method', '')} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
@@ -53,7 +49,6 @@ def identified(scope: Scope, send: Send) -> Iterator[Send]:
 
 @contextmanager
 def measured(scope: Scope, send: Send) -> Iterator[Send]:
-    """Count a request. Yield a `send` that observes the response."""
     began = time.monotonic()
     status = UNANSWERED
 
@@ -70,7 +65,6 @@ def measured(scope: Scope, send: Send) -> Iterator[Send]:
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Add the counts of this host's web processes to a registry."""
     if settings.FIGURES_VARIABLE in os.environ:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return
@@ -79,5 +73,4 @@ def register(registry: CollectorRegistry) -> None:
 
 
 def door(path: str) -> str:
-    """Return the name of the entry point of a path."""
     return next((name for beginning, name in DOORS.items() if path.startswith(beginning)), "other")

@@ -77,13 +77,10 @@ class Threads:
 
     @asynccontextmanager
     async def one(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
-        """Occupy a thread while the block runs.
+        """Occupy a thread while the block runs, or raise `Refused`.
 
         Args:
             session: The session whose row the request may have to wait for, or a blank string.
-
-        Raises:
-            Refused: No thread became free in time.
         """
         # Wait for the session first. A request that waits for its session must not occupy a thread that the person's
         # other sessions could use.
@@ -191,11 +188,7 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
 
 
 def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
-    """Reject a request that specifies a person, session or agent twice, because code could use either value.
-
-    Raises:
-        Refused: The message names the header or parameter.
-    """
+    """Raise `Refused` if a request names a person, session or agent twice, because code could use either value."""
     sent = Counter(name for name, _ in headers)
     for name in IDENTITY_HEADERS:
         if sent[name.lower().encode()] > 1:
@@ -207,7 +200,6 @@ def refuse_ambiguous(headers: Iterable[Header], query: bytes) -> None:
 
 
 def session_of(path: str) -> str:
-    """Return the part of a path that identifies the session. Blank for other paths."""
     head, found, tail = path.partition("/sessions/")
     return f"{head}{found}{tail.partition('/')[0]}" if found else ""
 
@@ -241,7 +233,6 @@ def caller_of(authorization: bytes) -> Caller:
 
 
 async def refuse(send: Send, refused: Refused) -> None:
-    """Send an error in the API's format."""
     told = error_data(refused.status, refused.code, str(refused))
     more = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
     await answer_json(send, refused.status, told, more)
@@ -281,12 +272,7 @@ class Bridge:
         self._executor = ThreadPoolExecutor(threads + SPARE, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
-        """Serve a request.
-
-        Raises:
-            Refused: No thread became free, or the deadline passed.
-            NoAnswer: The database does not respond.
-        """
+        """Serve a request. Raise `Refused` if no thread becomes free in time, or `NoAnswer` if the database hangs."""
         PULSE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
@@ -313,14 +299,7 @@ class Bridge:
 
 
 class _Call:
-    """One request in a thread.
-
-    Args:
-        send: The ASGI channel, to be awaited in the loop.
-
-    Attributes:
-        has_thread: Whether a thread works on it.
-    """
+    """One request in a thread. `send` is awaited in the loop. `has_thread` says whether a thread works on it."""
 
     def __init__(self, application: Application, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop) -> None:
         self._application, self._environ, self._send, self._loop = application, environ, send, loop
@@ -328,11 +307,7 @@ class _Call:
         self._has_begun = self._is_left = self.has_thread = False
 
     def leave(self, work: "asyncio.Task[list[Message]]") -> bool:
-        """Abandon the request if that is safe. Return whether it was abandoned.
-
-        Args:
-            work: The request's task. It is canceled if it has no thread yet.
-        """
+        """Abandon the request if that is safe, and return whether it was. Cancel its task if it has no thread yet."""
         only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_begun
         self._is_left = only_reads or not self.has_thread
         if not self.has_thread:
@@ -365,12 +340,7 @@ class _Call:
         return _no_write
 
     def _stream(self, part: bytes, *, is_first: bool) -> None:
-        """Send a part, and wait until the client has read it.
-
-        Raises:
-            TimeoutError: The client did not read it within `READ_SECONDS`.
-            Gone: The request was abandoned.
-        """
+        """Send a part, and wait for the client. Raise `TimeoutError` if it doesn't read it, or `Gone` if abandoned."""
         messages = [self._start] if is_first else []
         messages.append({"type": "http.response.body", "body": part, "more_body": True})
         for message in messages:

@@ -32,7 +32,6 @@ def description(request: HttpRequest) -> HttpResponse:
 
 
 def _made_for(request: HttpRequest) -> tuple[bytes, str]:
-    """Return the version for the client's key, and its ETag."""
     is_a_persons = KEY_OF_A_PERSON.match(request.headers.get("Authorization", "").encode()) is not None
     return make()[0 if is_a_persons else 1]
 

@@ -72,12 +72,7 @@ Findings = Iterator[Finding]
 
 @dataclass
 class Facts:
-    """Data that checks and their caller share, each read at most once.
-
-    Args:
-        incidents: The incidents that the page shows.
-        sees_circuits: Whether the operator may see circuits.
-    """
+    """Data that checks and their caller share, each read at most once. The page shows `incidents`."""
 
     incidents: Sequence[Incident] = ()
     sees_circuits: bool = True
@@ -109,9 +104,9 @@ def _database(_: Facts) -> Findings:
 
 
 def _misfit() -> str:
-    """Return why the tables don't match this code, or a blank string if they do.
+    """Return why the tables don't match this code, or a blank string.
 
-    A positive result is cached. During a rollout, the next release migrates while this one still serves.
+    A match is cached, because during a rollout the next release migrates while this one still serves.
     """
     global fits
     with taking(None):  # before the first `migrate`, the login's own role is the only one
@@ -238,8 +233,6 @@ def is_down(found: Iterable[Finding]) -> bool:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The state of the site, with a sentence for each reason."""
-
     state: State
     reasons: list[str]
 
@@ -255,20 +248,15 @@ def judge() -> Verdict:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural if it is not 1."""
     return f"{intcomma(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def worker_seen(seen_at: datetime | None) -> str:
-    """Return the time of the latest heartbeat of a worker, in words."""
     return f"last heartbeat {naturaltime(seen_at)}" if seen_at else "none has run yet"
 
 
 class Readiness:
-    """The response of `/readyz`, computed in its own thread, so requests and the checks never delay each other.
-
-    A hanging database blocks that thread. Clients still get a response after `PATIENCE` seconds.
-    """
+    """The response of `/readyz`, computed in its own thread, which a hanging database may block."""
 
     PATIENCE = 3.0
 
@@ -277,7 +265,6 @@ class Readiness:
         self._look: asyncio.Future[list[Finding]] | None = None
 
     async def look(self) -> tuple[int, dict[str, object]]:
-        """Return the status and the body of the response."""
         if self._look is None or self._look.done():
             self._look = asyncio.get_running_loop().run_in_executor(self._executor, _checked)
         try:

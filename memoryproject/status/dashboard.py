@@ -153,12 +153,7 @@ TICKS = {"color": GRAY, "maxRotation": 0, "maxTicksLimit": 5}
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure over time.
-
-    Args:
-        data, options: JSON for chart.js.
-        url: The list of the counted rows. Blank if there is none.
-    """
+    """A figure over time, drawn by chart.js from JSON. Blank `url` means that no list has the counted rows."""
 
     title: str
     whole: str
@@ -180,11 +175,9 @@ def bar_chart(
     """Return a bar chart.
 
     Args:
-        whole: The total of all bars.
         bars: Pairs of a label and a figure.
         is_whole: Whether the figures are integers.
         most: The maximum of the axis. 0 for the length of the longest bar.
-        url: The list of the counted rows.
         compared: The title and the figures of gray bars next to these. If given, a legend shows both titles.
     """
     sets = [(title, [figure for _, figure in bars], "var(--color-primary-600)")]
@@ -231,7 +224,6 @@ def _context_chart(activity: Activity) -> Chart:
 
 
 def _waits(activity: Activity) -> dict[str, Any]:
-    """Return the charts of the lanes with completed jobs, and the same figures for a table."""
     return {
         "wait_charts": [_wait_chart(lane.title, activity, waits) for lane, waits in activity.waits.items()],
         "wait_lanes": [lane.title for lane in activity.waits],
@@ -255,7 +247,6 @@ def _labels(activity: Activity) -> list[str]:
 
 
 def _failures(activity: Activity) -> list[tuple[str, int, int]]:
-    """Return the kinds of failed calls, with today's number and the total, most frequent first."""
     today, whole = activity.today.failures, activity.whole.failures
     return [(kind, today[kind], number) for kind, number in whole.most_common()]
 

@@ -89,7 +89,6 @@ class _FromDatabase(Collector):
 
 
 def figures_of(application: int) -> "list[Figures]":
-    """Return the metrics of one application."""
     jobs = Job.objects.of_application(application)
     calls = EngineCall.objects.made().filter(job__in=jobs)
     usage = DailyUsage.objects.filter(application=application)

@@ -33,8 +33,6 @@ logger = structlog.get_logger(__name__)
 
 
 class Channel(ABC):
-    """A way to report a change."""
-
     @abstractmethod
     def tell(self, change: Change) -> None:
         """Make one attempt to report a change. Raise `NotReceived` if it fails."""
@@ -69,17 +67,12 @@ def _key(secret: str) -> bytes:
 
 
 class Command(Channel):
-    """A program that receives the change in environment variables, but not the platform's settings.
-
-    Args:
-        command: The program and its arguments, as a shell would split them.
-    """
+    """A program that gets the change in environment variables, but not the platform's settings."""
 
     def __init__(self, command: str) -> None:
         self._command = shlex.split(command)
 
     def tell(self, change: Change) -> None:
-        """Run the program. It must exit with status 0."""
         try:
             ended = subprocess.run(  # noqa: S603 (the operator's own program)
                 self._command,
@@ -116,12 +109,7 @@ def channels() -> list[Channel]:
 
 
 class Delivery:
-    """The attempts to report one change.
-
-    Args:
-        channels: The channels that have not reported it yet.
-        clock: Returns monotonic seconds.
-    """
+    """The attempts to report one change by those channels that have not reported it yet."""
 
     def __init__(self, change: Change, channels: list[Channel], clock: Callable[[], float] = time.monotonic) -> None:
         self.change = change
@@ -131,11 +119,9 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """Return whether all channels have reported the change."""
         return not self._waiting
 
     def attempt(self) -> None:
-        """Try the remaining channels if an attempt is due."""
         if self.is_done or self._clock() < self._due_at:
             return
         self._waiting = [channel for channel in self._waiting if not self._told(channel)]

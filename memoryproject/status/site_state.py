@@ -34,20 +34,15 @@ class State(StrEnum):
 
 
 def refused_providers() -> list[str]:
-    """Return a sentence for each provider whose last check failed."""
     return recently(1).refused
 
 
 def _newest(kind: str) -> QuerySet[Event]:
-    """Return events of a kind, newest first, with their age.
-
-    The database's clock determines the age, because several hosts write events.
-    """
+    """Return events of a kind, newest first, with `age` by the database's clock, because several hosts write events."""
     return Event.objects.filter(type=kind).annotate(age=Now() - F("created_at")).order_by("-id")
 
 
 def note_refused_providers(refused: list[str]) -> None:
-    """Log which providers' checks fail, if that has changed."""
     if refused != refused_providers():
         write_event(PROVIDERS_CHECKED, ACTOR, {"refused": refused})
 
@@ -60,7 +55,6 @@ def note_restart(sentence: str, actor: str) -> None:
 
 
 def restarts(within: timedelta) -> QuerySet[Event]:
-    """Return the restarts of processes that died, newest first."""
     return _newest(RESTARTED).filter(created_at__gte=Now() - within)
 
 
@@ -69,13 +63,11 @@ def restarts(within: timedelta) -> QuerySet[Event]:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the state.
+    """A change of the state. Before it is recorded, `pk` is None.
 
     Args:
         previous: The old state. Blank for the first change.
         since: When the new state was first observed.
-        reasons: A sentence for each reason.
-        pk: The primary key of its event. None before it is recorded.
     """
 
     state: State
@@ -101,12 +93,11 @@ class Change:
         return self.state != State.UP or self.previous != ""
 
     def age(self, now: datetime) -> float:
-        """Return the seconds since it was recorded."""
         return (now - self.recorded_at).total_seconds() if self.recorded_at else 0.0
 
     @transaction.atomic
     def record(self) -> "Change | None":
-        """Write it into the event log. Return None if another watchdog has logged the same change, or a later one.
+        """Write it into the event log. Return None if a watchdog has logged it, or a later one.
 
         If the last change is dated in the future, it doesn't count as later, or it would suppress all new changes.
         """
@@ -119,23 +110,19 @@ class Change:
         return Change.of(write_event(CHANGED, ACTOR, facts))
 
     def note_told(self) -> None:
-        """Record that all notifications of it were sent."""
         write_event(TOLD, ACTOR, {"state_changed": self.pk})
 
     @property
     def was_notified(self) -> bool:
-        """Return whether all notifications of it were sent."""
         last = _newest(TOLD).first()
         return last is not None and last.payload.get("state_changed") == self.pk
 
 
 def last_changes(number: int) -> list[Change]:
-    """Return the latest changes, newest first."""
     return [Change.of(event) for event in _newest(CHANGED)[:number]]
 
 
 def last_change() -> Change | None:
-    """Return the change that led to the current state."""
     return next(iter(last_changes(1)), None)
 
 
@@ -156,7 +143,7 @@ class Recently:
 
 
 def recently(number: int) -> Recently:
-    """Return the latest events, with some number of changes, in one query."""
+    """Return the latest events, with `number` changes, in one query."""
     put_back = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)[:1]
     parts = restarts(DAY)[:RESTARTS_READ], put_back, _newest(PROVIDERS_CHECKED)[:1]
     events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))

@@ -50,12 +50,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class _New:
-    """A state that has not lasted long enough to count.
-
-    Args:
-        since: When it was first observed, by the database's clock.
-        seen_at: When it was first observed, by the watchdog's own clock.
-    """
+    """A state that has not lasted long enough to count. `since` is by the database's clock, `seen_at` by its own."""
 
     state: State
     since: datetime
@@ -63,12 +58,7 @@ class _New:
 
 
 class Watch:
-    """Monitors the state of the site, as the module's docstring describes.
-
-    Args:
-        after: The seconds that a state must last before it counts.
-        clock: Returns monotonic seconds.
-    """
+    """Monitors the state of the site. A state counts once it has lasted `after` seconds."""
 
     def __init__(self, channels: list[Channel], *, after: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._channels, self._after, self._clock = channels, after, clock
@@ -80,7 +70,6 @@ class Watch:
         self._ahead = timedelta(0)  # how far this host's clock is ahead of the database's
 
     def look(self) -> None:
-        """Check once, and act on the result."""
         with suppress(DatabaseUnavailable):
             with database():
                 self._ahead = timezone.now() - database_now()
@@ -95,7 +84,6 @@ class Watch:
 
     @property
     def pause(self) -> float:
-        """The seconds until the next check."""
         return LOOK if self._new or self._unrecorded or self._delivery else CALM
 
     def _catch_up(self) -> None:
@@ -125,7 +113,6 @@ class Watch:
         return bool(self._channels) and change.is_news
 
     def _counts(self, state: State) -> bool:
-        """Return whether a state is new and has lasted long enough."""
         if self._known and self._known.state == state:
             self._new = None
             return False
@@ -134,7 +121,6 @@ class Watch:
         return self._clock() - self._new.seen_at >= self._after
 
     def _now(self) -> datetime:
-        """Return the database's time, computed from the last known difference."""
         return timezone.now() - self._ahead
 
     def _change(self, verdict: Verdict) -> None:
@@ -172,7 +158,6 @@ class ProviderChecks:
         self._ask_at: float | None = 0.0
 
     def look(self) -> None:
-        """Start a check if it is due, and log the result of the last one."""
         if self._ask_at is not None and time.monotonic() >= self._ask_at:
             self._ask_at = None
             threading.Thread(target=self._ask, name="providers", daemon=True).start()
@@ -190,8 +175,6 @@ class ProviderChecks:
 
 
 class Corrections:
-    """Periodically sets future times to the present."""
-
     def __init__(self) -> None:
         self._next_at = 0.0
 
@@ -209,8 +192,7 @@ def serve(*, stops_database: bool = False) -> None:
     """Watch until asked to end, or until the parent dies.
 
     Args:
-        stops_database: Whether to stop the embedded database if the parent dies. Its data directory stays locked until
-            then, because this process has inherited the lock.
+        stops_database: Whether to stop the embedded database if the parent dies.
     """
     parent, ending = os.getppid(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
@@ -250,11 +232,7 @@ RERANK = "/rerank", {"query": "Hello.", "documents": ["Hello."]}
 
 @dataclass(frozen=True)
 class Provider:
-    """An endpoint in the settings.
-
-    Args:
-        smallest: The path and body of the smallest call. None if the settings name no model.
-    """
+    """An endpoint in the settings. `smallest` is the path and body of the smallest call, if a model is named."""
 
     prefix: str
     url: str

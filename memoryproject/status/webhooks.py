@@ -39,7 +39,6 @@ logger = structlog.get_logger(__name__)
 
 
 def _of_person(event: Event) -> dict[str, Any] | None:
-    """Return the ids of an event's person and session. None for a person who was erased."""
     person = UserProfile.objects.filter(pk=event.user_pk).first() if event.user_pk else None
     if person is None:
         return None
@@ -73,7 +72,6 @@ FACTS: dict[str, Callable[[Event], dict[str, Any] | None]] = {
 
 
 def body_of(delivery: WebhookDelivery) -> bytes | None:
-    """Return the body of the request. None if the person was erased."""
     event = delivery.event
     facts = FACTS[event.type](event)
     if facts is None:
@@ -133,7 +131,6 @@ def _signature(body: bytes, message_id: str, secret: bytes) -> dict[str, str]:
 
 
 def send(delivery: WebhookDelivery) -> None:
-    """Make one attempt to send a delivery, and record the result."""
     body = body_of(delivery)
     if body is None:
         delivery.drop()
@@ -151,7 +148,6 @@ def send(delivery: WebhookDelivery) -> None:
 
 
 def serve(ending: threading.Event) -> None:
-    """Send deliveries until asked to end."""
     free, ended = threading.Semaphore(SENDERS), ThreadWaker()
     # The next delivery to a receiver is due when the last one has ended.
     bell = NotificationListener(Channel.WEBHOOKS, interrupt=ended.reading)

@@ -18,9 +18,6 @@ _started = ExitStack()
 def start(process: str) -> None:
     """Send the errors and spans of this process until `stop`, or until the interpreter exits.
 
-    Args:
-        process: The kind of process: web, worker.
-
     Raises:
         ImproperlyConfigured: Packages are missing. The message names the extra.
     """
@@ -37,7 +34,6 @@ def stop() -> None:
 
 @contextmanager
 def sending(process: str) -> Iterator[None]:
-    """Send the errors and spans of this process until the block ends."""
     start(process)
     try:
         yield

@@ -24,11 +24,7 @@ OURS = ("memoryproject", "sessions_app", "moments_app", "memory_extras")
 
 
 def start(process: str, dsn: str) -> Callable[[], None]:
-    """Report errors of this process. Return a function that sends the last ones.
-
-    Args:
-        process: The kind of process, which becomes a tag of the reports.
-    """
+    """Report errors of this process, tagged with its kind. Return a function that sends the last ones."""
     sentry_sdk.init(
         dsn=dsn,
         release=f"memory-platform@{__version__}",
@@ -45,17 +41,11 @@ def start(process: str, dsn: str) -> Callable[[], None]:
 
 
 def _end() -> None:
-    """Send pending reports, for a few seconds at most."""
     sentry_sdk.get_client().close(timeout=FLUSH_SECONDS)
 
 
 def scrubbed(event: Any, line: LogRecord | None, process: str) -> Any:
-    """Return a report with only the permitted fields.
-
-    Args:
-        event: The library's report.
-        line: The log record of the report, if any.
-    """
+    """Return a report with only the permitted fields, and those of its log record, if any."""
     report = {name: event[name] for name in KEPT if name in event}
     report["tags"] = {"process": process, "request_id": request_id()}
     if (event.get("transaction_info") or {}).get("source") == "route":
@@ -66,7 +56,6 @@ def scrubbed(event: Any, line: LogRecord | None, process: str) -> Any:
 
 
 def _exception(exception: dict[str, Any]) -> dict[str, Any]:
-    """Return an exception without its message."""
     frames = (exception.get("stacktrace") or {}).get("frames") or []
     kept = [{name: frame[name] for name in OF_A_FRAME if name in frame} for frame in frames]
     return {
@@ -78,10 +67,7 @@ def _exception(exception: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(line: LogRecord | None) -> dict[str, Any]:
-    """Return the message and some fields of our own log records.
-
-    For other loggers' records, return only the place in the code.
-    """
+    """Return the message and some fields of our own log records, and only the place in the code of others."""
     if line is None:
         return {"message": "An error without a message."}
     if isinstance(line.msg, dict) and line.name.startswith(OURS):

@@ -51,16 +51,11 @@ class RequestIds(RandomIdGenerator):
     """Generates trace ids that are equal to request ids."""
 
     def generate_trace_id(self) -> int:
-        """Return the id of the current request or job."""
         return int(request_id() or secrets.token_hex(16), 16)
 
 
 class OfWork(Sampler):
-    """Drops spans outside of requests and jobs, because a worker polls for jobs several times per second.
-
-    Args:
-        sampler: Samples the other spans, as `OTEL_TRACES_SAMPLER` says.
-    """
+    """Drops spans outside of requests and jobs, because a worker polls for jobs several times per second."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -89,11 +84,7 @@ class DiscreetExporter(SpanExporter):
 
 
 def start(process: str) -> Callable[[], None]:
-    """Instrument this process. Return a function that sends the last spans and stops tracing.
-
-    Args:
-        process: The kind of process. The collector shows it as the service, unless `OTEL_SERVICE_NAME` is set.
-    """
+    """Instrument this process, and return a function that sends the last spans. The service is named after its kind."""
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: f"memory-{process}"}
     provider = TracerProvider(resource=Resource.create(named), id_generator=RequestIds())
     provider.sampler = OfWork(provider.sampler)
@@ -104,7 +95,6 @@ def start(process: str) -> Callable[[], None]:
 
 
 def instrument(provider: TracerProvider) -> None:
-    """Make Django, psycopg and httpx create spans."""
     for instrumentor in (DjangoInstrumentor(), PsycopgInstrumentor(), HTTPX2ClientInstrumentor()):
         instrumentor.instrument(tracer_provider=provider)
 

@@ -8,11 +8,7 @@ from memoryproject.database.backup import BackupError, Manifest, Say, backup
 
 
 class BackupCommand(BaseCommand):
-    """A command that writes or restores one backup file, and prints its contents.
-
-    Attributes:
-        done: Printed at the end, with the placeholders `file` and `what`.
-    """
+    """A command that writes or restores one backup file. It prints `done`, with the placeholders `file` and `what`."""
 
     done: ClassVar[str]
 
@@ -41,7 +37,6 @@ class BackupCommand(BaseCommand):
 
 
 def _passphrase(path: Path | None) -> str:
-    """Return the first line of a file, or a blank string without a file."""
     if path is None:
         return ""
     passphrase = path.read_text().partition("\n")[0]

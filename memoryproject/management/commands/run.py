@@ -108,7 +108,6 @@ class Command(BaseCommand):
             tree.end()
 
     def _warn_without_embeddings(self) -> None:
-        """Print that search is by words only, if there is no embeddings model."""
         if not settings.EMBEDDING.is_on and not embeddings.is_packaged():
             self._say(f"Searches use words only, because {embeddings.PACKAGE} is not installed (docs/engines.md).")
 
@@ -123,8 +122,7 @@ class Command(BaseCommand):
     def _ensure_operator(self) -> str:
         """Create a login for the admin if there is none, and return its password, or a blank string.
 
-        The password is printed before the commit. If the process is killed in between, no login with an unknown
-        password remains.
+        The password is printed before the commit. If the process is killed, no login with an unknown password remains.
         """
         operators = get_user_model().objects
         if operators.filter(is_superuser=True).exists():
@@ -164,7 +162,6 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def _tell(self, sentence: str) -> None:
-        """Report that a child died, on the terminal and in the event log, which the dashboard reads."""
         self._say(sentence)
         apart(partial(note_restart, sentence, "run"))
 
@@ -183,7 +180,6 @@ def _key_of_demonstration() -> Iterator[str]:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Raise `CommandError` if the port is in use, before any process is started."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -197,7 +193,6 @@ def _check_port(host: str, port: int) -> None:
 
 @contextmanager
 def _database() -> Iterator[None]:
-    """Stop the embedded database, if there is one, when the block ends."""
     try:
         yield
     finally:
@@ -218,11 +213,7 @@ def _children(host: str, port: int) -> list[Fork]:
 
 
 def _wait_until_ready(base_url: str, tree: Tree) -> None:
-    """Wait until the site is ready, without a time limit, because slow machines start slowly.
-
-    Raises:
-        CannotStart: A child has ended.
-    """
+    """Wait without a time limit, because slow machines start slowly. Raise `CannotStart` if a child has ended."""
     while True:
         tree.require()
         try:
