@@ -27,13 +27,13 @@ class MemoryProjectConfig(AppConfig):
 
         from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
-        from memoryproject.logins import begin, log_lock, register_groups
+        from memoryproject.logins import log_lockout, record_login_time, register_groups
         from memoryproject.schedules import register_schedules
         from sessions_app.database.database_roles import grant_privileges
         from sessions_app.database.definer_functions import close_gaps
 
-        user_locked_out.connect(log_lock)
-        user_logged_in.connect(begin)
+        user_locked_out.connect(log_lockout)
+        user_logged_in.connect(record_login_time)
         # The senders are the apps that own the tables: Django sends no such signal for an app without models.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
@@ -78,8 +78,8 @@ def own_logins(**_: Any) -> list[CheckMessage]:
     if settings.DATABASE_IS_EMBEDDED or settings.WEB_HAS_LOGIN:
         return []
     hint = "Create a login in the role memory_web for them (docs/operations.md, Deployment)."
-    told = "WEB_DATABASE_URL is not set, so web processes log in as the owner of the tables."
-    return [Warning(told, hint=hint, id="memoryproject.W001")]
+    message = "WEB_DATABASE_URL is not set, so web processes log in as the owner of the tables."
+    return [Warning(message, hint=hint, id="memoryproject.W001")]
 
 
 def definer_functions(**_: Any) -> list[CheckMessage]:
@@ -91,13 +91,13 @@ def definer_functions(**_: Any) -> list[CheckMessage]:
     try:
         return [Warning(gap.what, hint=gap.remedy, id="memoryproject.W002") for gap in gaps()]
     except OperationalError as error:
-        told = f"The permissions of the database functions could not be checked: {type(error).__name__}."
-        return [Warning(told, hint="Run the check again when the database responds.", id="memoryproject.W003")]
+        message = f"The permissions of the database functions could not be checked: {type(error).__name__}."
+        return [Warning(message, hint="Run the check again when the database responds.", id="memoryproject.W003")]
 
 
 def removed_settings(**_: Any) -> list[CheckMessage]:
     hint = "Delete it from the environment or from .env."
-    return [Warning(told, hint=hint, id="memoryproject.W004") for told in conf.removed(os.environ)]
+    return [Warning(message, hint=hint, id="memoryproject.W004") for message in conf.removed(os.environ)]
 
 
 _REFERRING = """
@@ -117,9 +117,9 @@ def unknown_tables(databases: Sequence[str] | None, **_: Any) -> list[CheckMessa
         unknown = sorted({table for (table,) in cursor.fetchall()} - set(known))
     if not unknown:
         return []
-    told = f"No installed app has these tables: {', '.join(unknown)}. A person with rows in them can't be erased."
+    message = f"No installed app has these tables: {', '.join(unknown)}. A person with rows in them can't be erased."
     hint = "If they belong to an extra, add it to EXTRAS, or drop them (docs/operations.md, Extras)."
-    return [Warning(told, hint=hint, id="memoryproject.W005")]
+    return [Warning(message, hint=hint, id="memoryproject.W005")]
 
 
 def _check_archive_storage() -> None:

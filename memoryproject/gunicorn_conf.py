@@ -16,7 +16,7 @@ import httptools  # noqa: F401 (the workers share it)
 import structlog
 import uvloop  # noqa: F401 (likewise)
 
-from memoryproject.process_tree import die_with, locked, set_process_name
+from memoryproject.process_tree import die_with, set_process_name, try_lock
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
@@ -76,7 +76,7 @@ def post_worker_init(worker: Any) -> None:
     """
     from memoryproject.status import checks
 
-    if worker.age > 1 or checks.fits:
+    if worker.age > 1 or checks.is_schema_current:
         return
     from django.core.management.base import CommandError
     from django.db import connection
@@ -123,8 +123,8 @@ def make_figures_folder() -> None:
     except OSError as error:
         instead = Path(tempfile.gettempdir(), f"memory-figures-{os.getuid()}")
         _make_figures_folder(instead)
-        told = f"DATA_DIR: {FIGURES_DIR} can't be used: {error.strerror}. Requests are counted in {instead}."
-        structlog.get_logger(__name__).warning(told)
+        message = f"DATA_DIR: {FIGURES_DIR} can't be used: {error.strerror}. Requests are counted in {instead}."
+        structlog.get_logger(__name__).warning(message)
 
 
 def _make_figures_folder(parent: Path) -> None:
@@ -135,9 +135,9 @@ def _make_figures_folder(parent: Path) -> None:
         fcntl.flock(turn, fcntl.LOCK_EX)  # otherwise, another server could remove a folder before it is locked
         for lock in parent.glob(f"*/{LOCK}"):
             with suppress(FileNotFoundError), lock.open("r+") as file:
-                if locked(file):
+                if try_lock(file):
                     shutil.rmtree(lock.parent, ignore_errors=True)
         folder = tempfile.mkdtemp(dir=parent)
         _lock_file = Path(folder, LOCK).open("w")  # noqa: SIM115
-        locked(_lock_file)
+        try_lock(_lock_file)
     os.environ[FIGURES_VARIABLE] = folder

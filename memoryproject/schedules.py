@@ -14,7 +14,7 @@ from django.db.models import DurationField, Exists, ExpressionWrapper, OuterRef,
 from django.db.models.functions import Coalesce, Now
 from django_q.models import Schedule
 
-from memoryproject.database.clocks import put_times_back
+from memoryproject.database.clocks import correct_times
 from memoryproject.database.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
 from moments_app.models import Job
@@ -28,7 +28,7 @@ from sessions_app.retention.retain import retain
 
 RUN_TASK = "memoryproject.schedules.run_schedule"
 PAUSED = 0  # a schedule's number of repeats if it is paused
-MISSED = 3  # number of missed intervals that degrades the site
+MISSED_INTERVALS = 3  # number of missed intervals that degrades the site
 
 
 class UnknownSchedule(Exception):
@@ -62,7 +62,7 @@ def schedules() -> dict[str, Scheduled]:
         Scheduled("prune_items", prune_items, Timing(minutes=10)),
         Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
         Scheduled("housekeeping", housekeeping, Timing(daily_at=time(4))),
-        Scheduled("put_times_back", put_times_back, Timing(daily_at=time(2))),
+        Scheduled("put_times_back", correct_times, Timing(daily_at=time(2))),
         Scheduled("retain", retain, Timing(daily_at=time(3))),
         Scheduled("vacuum", vacuum, Timing(daily_at=time(5))),
     ]
@@ -105,7 +105,7 @@ def ages() -> dict[str, timedelta]:
 
 
 def late() -> dict[str, timedelta]:
-    """Return the ages of schedules that have missed `MISSED` intervals."""
+    """Return the ages of schedules that have missed `MISSED_INTERVALS`."""
     return {row.name: row.age for row in _running() if is_late(row)}
 
 
@@ -114,10 +114,10 @@ def _running() -> "QuerySet[Any]":
 
 
 def is_late(row: Any) -> bool:
-    """Return whether a schedule from `with_runs` missed `MISSED` intervals and isn't waiting for a running job."""
+    """Return whether a row of `with_runs` missed `MISSED_INTERVALS`, and isn't waiting for a running job."""
     if row.repeats == PAUSED or row.age is None or row.waits or row.name not in schedules():
         return False
-    return bool(row.age > MISSED * schedules()[row.name].timing.interval)
+    return bool(row.age > MISSED_INTERVALS * schedules()[row.name].timing.interval)
 
 
 # --- the queue's table ---
@@ -141,7 +141,7 @@ def register_schedules(**_: Any) -> None:
     gone.delete()
 
 
-def put_schedules_back() -> list[TimeCorrection]:
+def correct_next_runs() -> list[TimeCorrection]:
     """Correct schedules whose next run is at a wrong time. Return the corrections."""
     known, now, done = schedules(), database_now(), []
     for row in Schedule.objects.filter(func=RUN_TASK, name__in=known):

@@ -92,7 +92,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django_otp.middleware.OTPMiddleware",
-    "memoryproject.logins.ProvenLoginMiddleware",
+    "memoryproject.logins.VerifiedLoginMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -108,7 +108,7 @@ MIDDLEWARE_OF_PAGES = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django_otp.middleware.OTPMiddleware",
-    "memoryproject.logins.ProvenLoginMiddleware",
+    "memoryproject.logins.VerifiedLoginMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
@@ -192,7 +192,7 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 
-AUTHENTICATION_BACKENDS = ["memoryproject.logins.Door", "memoryproject.logins.Passwords"]
+AUTHENTICATION_BACKENDS = ["memoryproject.logins.LockoutBackend", "memoryproject.logins.Passwords"]
 # IP addresses are locked out, not logins. Otherwise, attackers could lock out an operator whose name they know.
 AXES_LOCKOUT_PARAMETERS = ["ip_address"]
 AXES_CLIENT_IP_CALLABLE = "memoryproject.logins.client_address"

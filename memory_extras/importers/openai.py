@@ -23,8 +23,6 @@ ID_NAMES = ("id", "conversation_id", "session_id")
 
 
 class OpenAIConversation(BaseModel):
-    """A line of the file: one conversation."""
-
     model_config = ConfigDict(extra="allow")
 
     messages: list[Any]
@@ -34,12 +32,10 @@ class OpenAIConversation(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first line is a conversation."""
     return "messages" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """Yield the messages of all conversations."""
     return conversation_records(NAME, source.lines(), owner, _parse_conversation)
 
 

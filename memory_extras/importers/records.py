@@ -30,7 +30,7 @@ class SourceConversation:
     Args:
         session_id: The source's own id of the conversation.
         messages: The source's messages, oldest first.
-        fields_of: Converts a message to the fields of any number of messages, or raises CannotImport with the reason.
+        fields_of: Converts a message to the fields of any number of messages, or raises `CannotImport`.
     """
 
     session_id: str
@@ -40,11 +40,7 @@ class SourceConversation:
 
 
 def checked_message(fields: Mapping[str, Any]) -> NewMessage:
-    """Return a message with these fields.
-
-    Raises:
-        CannotImport: The API would reject them. The text is the API's error message.
-    """
+    """Return a message, or raise `CannotImport` with the API's error message."""
     try:
         return NewMessage(**_message_input.run_validation(fields))
     except ValidationError as error:
@@ -54,16 +50,12 @@ def checked_message(fields: Mapping[str, Any]) -> NewMessage:
 def conversation_records(
     format_name: str, found: Iterator[LocatedValue | Rejected], owner: Owner, parse: Callable[[Any], SourceConversation]
 ) -> Iterator[Record | Rejected]:
-    """Yield the messages of all conversations.
+    """Yield the messages of all conversations. Raise `CannotImport` if the owner is missing.
 
     Args:
         format_name: The prefix of session and message ids, which keeps ids of different formats unique.
         found: The values of the file, one conversation each.
-        owner: The person and agent of the conversations.
-        parse: Converts such a value to a conversation, or raises CannotImport with the reason.
-
-    Raises:
-        CannotImport: The owner is missing.
+        parse: Converts such a value to a conversation, or raises `CannotImport` with the reason.
     """
     if not owner.user_id:
         raise CannotImport(f"A file of the format {format_name} doesn't name the person. Name them with --user.")
@@ -116,11 +108,7 @@ def _title(title: Any) -> str:
 
 
 def point_in_time(seconds: float | None) -> datetime | None:
-    """Convert seconds since 1970 to a time.
-
-    Raises:
-        CannotImport: The time is out of range.
-    """
+    """Convert seconds since 1970 to a time, or raise `CannotImport` if it is out of range."""
     if seconds is None:
         return None
     try:
@@ -138,8 +126,6 @@ ENDS_BEFORE_START = "Its end is before its start."
 
 
 class StatementInput(StrictSerializer):
-    """A statement about a person, and its times."""
-
     user_id = PublicIdField(error_messages={"blank": NO_PERSON})
     agent_id = PublicIdField(allow_blank=True)
     text = WordsField(max_length=TEXT_MAX_CHARS, error_messages={"blank": "It has no text."})
@@ -149,7 +135,6 @@ class StatementInput(StrictSerializer):
     ended_at = AwareDateTimeField(allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that no time range ends before it starts."""
         begins, ends = attrs["valid_from"], attrs["valid_until"]
         if begins and ends and ends < begins:
             raise ValidationError(ENDS_BEFORE_START)
@@ -160,11 +145,7 @@ _statement_input = StatementInput()
 
 
 def items(source: Source, pages: str) -> Iterator[LocatedValue | Rejected]:
-    """Yield the items of a file: an array, pages, or one item per line.
-
-    Args:
-        pages: The field of a page that contains its items.
-    """
+    """Yield the items of a file: an array, pages with the items in the field `pages`, or one item per line."""
     for found in source.values():
         page = found.value.get(pages) if isinstance(found, LocatedValue) and isinstance(found.value, dict) else None
         if isinstance(page, list):
@@ -174,7 +155,6 @@ def items(source: Source, pages: str) -> Iterator[LocatedValue | Rejected]:
 
 
 def has_item_with(source: Source, pages: str, *names: frozenset[str]) -> bool:
-    """Return whether the first item has all fields of one of these groups."""
     for found in islice(items(source, pages), 1):
         fields = found.value.keys() if isinstance(found, LocatedValue) and isinstance(found.value, dict) else ()
         return any(group <= set(fields) for group in names)
@@ -182,14 +162,7 @@ def has_item_with(source: Source, pages: str, *names: frozenset[str]) -> bool:
 
 
 def statement(where: str, format_name: str, owner: Owner, **fields: Any) -> Statement | Rejected:
-    """Return a statement with these fields, or the reason why it can't be imported.
-
-    Args:
-        where: Its position in the file.
-        format_name: The format of the file.
-        owner: The person, if the item names none.
-        fields: Fields of `StatementInput`. Missing ones are unknown.
-    """
+    """Return a statement, or the reason why it can't be imported. The owner is the person if the item names none."""
     given = dict.fromkeys(("said_at", "valid_from", "valid_until", "ended_at")) | fields
     given["user_id"], given["agent_id"] = given.get("user_id") or owner.user_id, owner.agent_id
     try:

@@ -31,7 +31,6 @@ class ProbeQuerySet(OfPersonQuerySet["Probe"]):
         return self.filter(concerned, user_id=session.user_id)
 
     def of_application(self, application: int) -> Self:
-        """Return the probes of all people of an application."""
         return self.filter(user__application=application)
 
     def newest_first(self) -> Self:
@@ -99,7 +98,6 @@ class Probe(models.Model):
         return self.question[:80]
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Also save the question's hash, which makes the question unique."""
         self.question_hash = content_hash(self.question)
         super().save(*args, **kwargs)
 
@@ -114,7 +112,6 @@ class Probe(models.Model):
 
 class ProbeResultQuerySet(OfPersonQuerySet["ProbeResult"]):
     def expired(self) -> Self:
-        """Return the results older than `KEPT_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=KEPT_DAYS))
 
     def newest_first(self) -> Self:
@@ -224,10 +221,8 @@ class TrialSide(models.Model):
         return f"{self.version} in {self.trial_id}"
 
     def add(self, figures: Mapping[str, Any]) -> None:
-        """Add the figures of another item of the sample."""
         TrialSide.objects.filter(pk=self.pk).update(**{name: F(name) + value for name, value in figures.items()})
 
     @property
     def seconds_a_call(self) -> float:
-        """The mean time of an engine call. 0 without calls."""
         return self.milliseconds / 1000 / self.calls if self.calls else 0.0

@@ -33,12 +33,7 @@ class RealPerson(Conflict):
 
 @dataclass(frozen=True)
 class Origin:
-    """A source turn of a line.
-
-    Args:
-        name: Its name on the page.
-        here: Its sequence in the current session. None if it is in another session.
-    """
+    """A source turn of a line. `here` is its sequence in the current session, or None if it is in another one."""
 
     name: str
     url: str
@@ -47,22 +42,15 @@ class Origin:
 
 @dataclass(frozen=True)
 class HighlightedLine(ShownLine):
-    """A line of a context, with its source turns."""
-
     origins: Sequence[Origin] = ()
 
     @property
     def here(self) -> str:
-        """The sequences of the turns to highlight."""
         return " ".join(str(origin.here) for origin in self.origins if origin.here is not None)
 
 
 def named_test_person(name: str, application: int) -> UserProfile:
-    """Return the test person with this name. Create a missing one.
-
-    Raises:
-        RealPerson: The application has a real person with this name.
-    """
+    """Return the test person with this name, created if missing. Raise `RealPerson` if a real person has it."""
     person = UserProfile.objects.named(name, application)
     if person is None:
         person, _ = UserProfile.objects.get_or_create(
@@ -133,16 +121,12 @@ class ChatResponse:
     content: bytearray = field(default_factory=bytearray)
 
     async def send(self, message: ChatMessage) -> None:
-        """Receive a part of the response."""
         self.status = message.get("status", self.status)
         self.content += message.get("body", b"")
 
     @property
     def error(self) -> str:
-        """The reason why there is no answer; blank if there is one.
-
-        An upstream's own text is left out, because it may quote anything.
-        """
+        """Why there is no answer, or a blank string. Never an upstream's own text, which may quote anything."""
         return "" if self.status < 400 else f"No answer: status {self.status}."
 
 
@@ -151,11 +135,8 @@ def call_chat(session: ChatSession, body: dict[str, Any]) -> ChatResponse:
 
     Call this in a thread without an event loop, and outside any transaction: it waits for the upstream.
 
-    Args:
-        body: the body of the call, which doesn't request a stream.
-
     Raises:
-        ChatError: the body is invalid.
+        ChatError: The body is invalid. It must not request a stream.
     """
     return asyncio.run(_call_chat(session, json.dumps(body).encode()))
 
@@ -171,6 +152,5 @@ async def _call_chat(session: ChatSession, data: bytes) -> ChatResponse:
 
 
 async def _wait() -> ChatMessage:
-    """Wait for the caller to disconnect, which never happens."""
     await asyncio.Event().wait()
     raise AssertionError("nobody sets the event")

@@ -140,8 +140,6 @@ class AssistantAdmin(PageAdmin):
 
 
 class PersonForm(GrantForm):
-    """The person whose memory the assistant may use, and the granted scopes and duration."""
-
     user_id = forms.CharField(label="User", max_length=PUBLIC_ID_MAX)
     application = forms.ModelChoiceField(Application.objects.all(), required=False)
     begins = forms.BooleanField(required=False)
@@ -159,11 +157,7 @@ class PersonForm(GrantForm):
             raise forms.ValidationError("An id can't contain a slash, and can't be '.' or '..'.") from None
 
     def clean(self) -> dict[str, Any]:
-        """Find the person.
-
-        Raises:
-            ValidationError: The person doesn't exist, and may not be created.
-        """
+        """Find the person. Reject a missing one, unless the operator may create it."""
         given = super().clean() or {}
         if "user_id" in given:
             application = given.get("application")

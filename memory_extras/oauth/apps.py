@@ -30,7 +30,6 @@ class OAuthConfig(AppConfig):
 
 
 def known_application(databases: Sequence[str] | None, **_: Any) -> list[CheckMessage]:
-    """Report an error if the end users' application doesn't exist."""
     from sessions_app.models import Application
 
     name = current().openid_application

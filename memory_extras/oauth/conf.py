@@ -92,13 +92,10 @@ class OAuthSettings(Group):
 
 
 class Settings(Group):
-    """The settings that the extra adds."""
-
     oauth: OAuthSettings = OAuthSettings()
 
 
 def current() -> OAuthSettings:
-    """Return the current settings."""
     group: OAuthSettings = getattr(django_settings, NAME)
     return group
 
@@ -119,7 +116,6 @@ def audience_named(resource: str) -> str:
 
 
 def extend(settings: dict[str, Any]) -> None:
-    """Add the extra to Django's settings."""
     settings[NAME] = settings["CONF"].oauth
     apps = settings["INSTALLED_APPS"]
     apps.insert(apps.index("memory_extras.oauth"), "oauth2_provider")  # it registers its admin pages first
@@ -131,7 +127,6 @@ def extend(settings: dict[str, Any]) -> None:
 
 
 def provider(group: OAuthSettings) -> dict[str, Any]:
-    """Return the settings of django-oauth-toolkit."""
     return {
         "OAUTH2_VALIDATOR_CLASS": "memory_extras.oauth.validator.Validator",
         "OAUTH2_BACKEND_CLASS": "memory_extras.oauth.validator.Backend",
@@ -161,12 +156,10 @@ def provider(group: OAuthSettings) -> dict[str, Any]:
 
 
 def new_access_token(request: Any) -> str:
-    """Return the text of an access token."""
     return f"{ACCESS}{secrets.token_urlsafe(32)}"
 
 
 def new_refresh_token(request: Any) -> str:
-    """Return the text of a refresh token."""
     return f"{REFRESH}{secrets.token_urlsafe(32)}"
 
 

@@ -34,13 +34,7 @@ REQUEST_PARAMETERS = ("client_id", "redirect_uri", "response_type", "state", "co
 
 @dataclass(frozen=True)
 class AccessRequest:
-    """The access that an assistant requests.
-
-    Args:
-        audience: The audience of the token.
-        scopes: The scopes that may be granted.
-        credentials: The validated parameters of the request.
-    """
+    """The access that an assistant requests: the scopes that may be granted, and the validated parameters."""
 
     assistant: Assistant
     audience: str
@@ -61,11 +55,7 @@ class Rejection(Exception):
 
 
 class GrantForm(forms.Form):
-    """The granted scopes and duration.
-
-    Args:
-        scopes: The scopes that the assistant requested.
-    """
+    """The granted scopes, of those that the assistant requested, and the duration."""
 
     scope = forms.MultipleChoiceField(label="Permissions")
     days = forms.IntegerField(label="Days", min_value=1, max_value=MAX_DAYS, initial=DAYS)
@@ -77,7 +67,6 @@ class GrantForm(forms.Form):
         may.initial = scopes[:1]
 
     def ends_at(self) -> datetime:
-        """Return when the access ends."""
         return timezone.now() + timedelta(days=self.cleaned_data["days"])
 
 
@@ -85,7 +74,6 @@ class ConsentPage(View):
     """A page on which an operator or an end user grants the access that its URL requests.
 
     Attributes:
-        form_class: The form with the granted access.
         granter: The subject of the error message that reports a denial.
     """
 
@@ -93,16 +81,10 @@ class ConsentPage(View):
     granter: ClassVar[str]
 
     def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
-        """Render the page."""
         raise NotImplementedError
 
     def grant(self, asked: AccessRequest, scopes: Sequence[str], form: GrantForm) -> Consent:
-        """Store and log the grant.
-
-        Args:
-            scopes: The granted scopes.
-            form: The valid form.
-        """
+        """Store and log the grant of these scopes, with the valid form."""
         raise NotImplementedError
 
     @property
@@ -156,7 +138,6 @@ class ConsentPage(View):
         return request
 
     def show(self, asked: AccessRequest, form: GrantForm | None = None) -> HttpResponse:
-        """Show the request, with a form if the visitor may grant access."""
         form = form or self.form_class(scopes=asked.scopes)
         return self.page(
             status=400 if form.is_bound else 200,
@@ -168,7 +149,6 @@ class ConsentPage(View):
         )
 
     def decide(self, asked: AccessRequest) -> HttpResponse:
-        """Grant or deny access, depending on the form."""
         if "allow" not in self.request.POST:
             raise Rejection("access_denied", f"{self.granter} denied the request.")
         form = self.form_class(self.request.POST, scopes=asked.scopes)
@@ -188,9 +168,9 @@ class ConsentPage(View):
     def _reject(self, code: str, text: str) -> HttpResponse:
         """Redirect to the assistant, whose redirect URI was validated before."""
         uri, state = self.request.GET["redirect_uri"], self.request.GET.get("state", "")
-        told = {"error": code, "error_description": text} | ({"state": state} if state else {})
+        parameters = {"error": code, "error_description": text} | ({"state": state} if state else {})
         mark = "&" if urlsplit(uri).query else "?"
-        return self._redirect_to_assistant(f"{uri}{mark}{urlencode(told | {'iss': current().site})}", "")
+        return self._redirect_to_assistant(f"{uri}{mark}{urlencode(parameters | {'iss': current().site})}", "")
 
     def _redirect_to_assistant(self, address: str, client: str, *, is_granted: bool = False) -> HttpResponse:
         """Show a page that redirects to the assistant. The form itself may only redirect within this site."""
@@ -211,6 +191,5 @@ def _with_implied(chosen: Sequence[str], offered: Sequence[str]) -> list[str]:
 
 
 def _site_of(uri: str) -> str:
-    """Return a URL's scheme and host, without its path and query."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc}"

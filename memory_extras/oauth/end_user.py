@@ -38,11 +38,7 @@ def _to_page(query: str) -> HttpResponse:
 
 
 def _application() -> Application:
-    """Return the end users' application.
-
-    Raises:
-        UnknownApplication: The settings name an application that doesn't exist.
-    """
+    """Return the end users' application, or raise `UnknownApplication` if it doesn't exist."""
     name = current().openid_application
     return Application.objects.named(name) if name else Application.objects.get(pk=DEFAULT)
 
@@ -80,19 +76,11 @@ class EndUserPage(ConsentPage):
         return render(self.request, self.template_name, shown | more, status=status)
 
     def failed(self, text: str, *, login_url: str = "", status: int = 400) -> HttpResponse:
-        """Show why a request failed.
-
-        Args:
-            login_url: The link to log in again. Blank for no link.
-        """
+        """Show why a request failed, with a link to log in again if there is a URL."""
         return self.page(status=status, failure=text, login_url=login_url)
 
     def start_login(self, query: str) -> HttpResponse:
-        """Redirect to the provider.
-
-        Args:
-            query: The assistant's request. Blank if the end user wants to see their grants.
-        """
+        """Redirect to the provider. The query is the assistant's request, or blank to see the own grants."""
         try:
             started = openid.start(prompt="login" if self.request.GET.get("prompt") == "login" else "")
         except openid.LoginFailed as error:
@@ -102,7 +90,6 @@ class EndUserPage(ConsentPage):
         return answer
 
     def login_failed(self, error: openid.LoginFailed, query: str) -> HttpResponse:
-        """Show why a login failed, with a link to log in again."""
         again = f"{reverse('oauth2_provider:login')}?{query}" if query else reverse("oauth2_provider:grants-login")
         return self.failed(str(error), login_url=again, status=error.status)
 

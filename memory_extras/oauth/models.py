@@ -43,11 +43,7 @@ class BadRedirect(Refusal):
 
 
 def check_redirect_uri(uri: str) -> None:
-    """Check that a URI is HTTPS, on this machine, or the known scheme of an application.
-
-    Raises:
-        BadRedirect: It is none of these.
-    """
+    """Raise `BadRedirect` unless a URI is HTTPS, on this machine, or the known scheme of an application."""
     try:
         parts = urlsplit(uri)
         host, _ = parts.hostname or "", parts.port  # an invalid port raises ValueError
@@ -66,11 +62,7 @@ def check_redirect_uri(uri: str) -> None:
 
 class AssistantManager(ApplicationManager):  # type: ignore[misc]
     def register(self, name: str, redirect_uris: Sequence[str], *, registered_itself: bool = False) -> "Assistant":
-        """Add a public client, because a client on a user's machine can't keep a secret.
-
-        Raises:
-            BadRedirect: A redirect URI is not allowed.
-        """
+        """Add a public client, as one on a user's machine can't keep a secret. Raise `BadRedirect` for a bad URI."""
         for uri in redirect_uris:
             check_redirect_uri(uri)
         sources = AbstractApplication.RegistrationSource
@@ -92,11 +84,7 @@ class AssistantManager(ApplicationManager):  # type: ignore[misc]
             list(self.filter(client_id=client_id).select_for_update())
 
     def has_room(self, most: int) -> bool:
-        """Delete old self-registered clients without grants. Return whether another one may register.
-
-        Args:
-            most: The maximum number of clients without grants.
-        """
+        """Delete old self-registered clients without grants. Return whether fewer than `most` remain."""
         unused = self.filter(registration_source=AbstractApplication.RegistrationSource.DCR, consents=None)
         for lasts in (UNUSED_LIFETIME, UNUSED_LIFETIME_IF_FULL):
             unused.filter(created__lt=timezone.now() - lasts).delete()
@@ -118,7 +106,6 @@ class Assistant(AbstractApplication):  # type: ignore[misc]
 
     @property
     def state(self) -> str:
-        """`active` or `revoked`."""
         return "revoked" if self.revoked_at else "active"
 
     @property
@@ -127,7 +114,6 @@ class Assistant(AbstractApplication):  # type: ignore[misc]
         return bool(self.registration_source == self.RegistrationSource.DCR)
 
     def is_usable(self, request: object) -> bool:
-        """Return whether it isn't revoked."""
         return self.revoked_at is None
 
     def redirect_uri_allowed(self, uri: str) -> bool:
@@ -136,14 +122,7 @@ class Assistant(AbstractApplication):  # type: ignore[misc]
 
     @transaction.atomic
     def revoke(self, *, by: str) -> int | None:
-        """Permanently revoke all its grants.
-
-        Args:
-            by: operator:….
-
-        Returns:
-            The number of revoked grants. None if the assistant was already revoked.
-        """
+        """Permanently revoke all its grants. Return their number, or None if it was already revoked."""
         if not Assistant.objects.filter(pk=self.pk, revoked_at=None).select_for_update():
             return None
         self.revoked_at = timezone.now()
@@ -215,8 +194,6 @@ class Code(AbstractGrant):  # type: ignore[misc]
 
 
 class AccessToken(AbstractAccessToken):  # type: ignore[misc]
-    """A token for its audience."""
-
     user = None
     consent = models.ForeignKey(Consent, on_delete=models.CASCADE, related_name="+")
 

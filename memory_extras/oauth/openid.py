@@ -40,11 +40,7 @@ _executor = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="openid")
 
 
 class LoginFailed(Exception):
-    """A failed login. The message is for the end user.
-
-    Attributes:
-        status: The status of the page.
-    """
+    """A failed login. The message is for the end user, and `status` is that of the page."""
 
     status = 400
 
@@ -70,7 +66,6 @@ class StartedLogin:
     """A login that was started at the provider.
 
     Args:
-        url: The provider's page.
         secrets: The `state`, `nonce` and `code_verifier` of the login. They belong to the end user's browser.
     """
 
@@ -79,21 +74,14 @@ class StartedLogin:
 
 
 def start(*, prompt: str = "") -> StartedLogin:
-    """Start a login.
-
-    Args:
-        prompt: `login` if the provider must ask for the password again.
-
-    Raises:
-        LoginFailed: The provider is not available.
-    """
+    """Start a login, or raise `LoginFailed`. With the prompt `login`, the provider asks for the password again."""
     asked = {"prompt": prompt} if prompt else {}
     made = _call_provider(lambda: _client().create_authorization_url(_callback(), **asked))
     return StartedLogin(made.pop("url"), made)
 
 
 def user_id_of(code: str, secrets: Mapping[str, str]) -> str:
-    """Exchange the code of a login for an ID token, verify the token, and return the end user's id.
+    """Exchange a login's code for an ID token, verify the token, and return the end user's id.
 
     Args:
         secrets: The secrets of the login in the same browser.
@@ -116,7 +104,6 @@ def _verified(code: str, secrets: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _id_in(claims: Mapping[str, Any]) -> str:
-    """Return the user id in verified claims."""
     name = current().openid_user_claim
     try:
         user_id = str(PublicIdField().run_validation(claims.get(name)))
@@ -142,11 +129,7 @@ def _client() -> Any:
 
 
 def _discovered(group: OAuthSettings) -> Any:
-    """Read the provider's discovery document, and return a client.
-
-    Raises:
-        UnusableProvider: The document is for another issuer, or the provider can't be used.
-    """
+    """Return a client for the provider that its discovery document describes, or raise `UnusableProvider`."""
     from authlib.integrations.requests_client import OAuth2Session
 
     from memory_extras.oauth.openid_client import OpenIDClient
@@ -189,11 +172,7 @@ def _is_safe(url: str) -> bool:
 
 
 def _call_provider(call: Callable[[], Result]) -> Result:
-    """Call the provider, within `TOTAL_SECONDS`. Close the database connection before the call.
-
-    Raises:
-        LoginFailed: The call failed. The log has the reason.
-    """
+    """Call the provider, within `TOTAL_SECONDS`, without a database connection. Log errors and raise `LoginFailed`."""
     connection.close()
     if not _places.acquire(timeout=BUSY_SECONDS):
         raise ProviderUnavailable("Too many people are logging in at the moment. Try again.")

@@ -124,7 +124,6 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         return created
 
     def revoke_token(self, token: str, token_type_hint: str, request: Any, *args: Any, **kw: Any) -> None:
-        """Revoke the grant of this token."""
         for consent in consents_of_token(token).filter(assistant=request.client).select_related("key"):
             consent.key.revoke()
 

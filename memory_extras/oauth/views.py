@@ -107,11 +107,7 @@ class Register(View):
     """Registers a client, if clients may register themselves."""
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Register a public client.
-
-        Raises:
-            Http404: Only operators register clients.
-        """
+        """Register a public client. Raise `Http404` if only operators register clients."""
         if not current().open_registration:
             raise Http404
         try:

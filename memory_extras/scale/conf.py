@@ -44,16 +44,13 @@ class BucketSettings(RetentionSettings):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the files are in a remote storage, not on this host's disk."""
         return bool(self.s3_bucket) or super().is_elsewhere
 
     @property
     def storage_setting(self) -> str:
-        """The name of the setting of the files' storage."""
         return "RETENTION__S3_BUCKET" if self.s3_bucket else super().storage_setting
 
     def storage(self, data_dir: Path) -> dict[str, Any]:
-        """Return the entry for Django's `STORAGES`."""
         if not self.s3_bucket:
             return super().storage(data_dir)
         options = {
@@ -68,8 +65,6 @@ class BucketSettings(RetentionSettings):
 
 
 class Settings(Group):
-    """Settings of several servers."""
-
     replica_database_url: str = Field(
         "",
         pattern="^(postgres(ql)?|psql|pgsql)://|^$",
@@ -81,7 +76,6 @@ class Settings(Group):
 
 
 def extend(settings: dict[str, Any]) -> None:
-    """Add the replica to Django's settings."""
     url = settings["CONF"].replica_database_url
     settings["HAS_REPLICA"] = bool(url)
     last = settings["MIDDLEWARE"].index("memoryproject.logins.LimitedOperatorMiddleware")

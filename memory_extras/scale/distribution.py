@@ -204,17 +204,12 @@ class SchemaEditor(DatabaseSchemaEditor):
 
 @dataclass(frozen=True)
 class Step:
-    """The work of one transaction.
-
-    Args:
-        what: A description with the number of rows.
-    """
+    """The statements of one transaction. `what` describes them, with the number of rows."""
 
     what: str
     statements: list[str]
 
     def as_sql(self) -> str:
-        """Return the SQL, with the description as a comment."""
         return "\n".join([f"-- {self.what}", *(f"{statement.strip()};" for statement in self.statements)])
 
 
@@ -229,14 +224,10 @@ def distributed_tables() -> Sequence[str]:
 
 
 def steps() -> Iterator[Step]:
-    """Yield the remaining steps. The caller must execute each one before the next.
-
-    Raises:
-        NotDistributable: The database can't be distributed.
-    """
-    for question, told in _NEEDED:
+    """Yield the remaining steps. The caller must execute each one before the next. Raise `NotDistributable`."""
+    for question, problem in _NEEDED:
         if not _found(question):
-            raise NotDistributable(told)
+            raise NotDistributable(problem)
     if for_all := [*_missing(_FOR_ALL)]:
         yield Step("The database", for_all)
     if not is_distributed():
@@ -249,7 +240,6 @@ def steps() -> Iterator[Step]:
 
 
 def do(step: Step) -> None:
-    """Execute a step in one transaction."""
     _execute(step.statements)
 
 

@@ -46,11 +46,7 @@ _away_until = 0.0  # monotonic clock
 
 
 def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return a page, or its data, from the replica if it is usable.
-
-    Args:
-        read: Creates the page. It only reads rows, and is called again if the replica fails.
-    """
+    """Return a page, or its data, from the replica if it is usable. `read` only reads, and may be called twice."""
     if not _is_there() or request.method not in SAFE or connection.in_atomic_block:
         return read()
     try:
@@ -68,12 +64,9 @@ def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
 
 
 def from_replica_as_of_now(read: Callable[[], T]) -> T:
-    """Return the result of `read` from a replica that has everything that was committed before this call.
+    """Return the result of `read` from a replica that has everything committed before this call.
 
-    For reads that must include the latest message, and must not include an erased person.
-
-    Args:
-        read: Only reads rows. It is called again if the replica fails.
+    For reads that must include the latest message, and no erased person. `read` only reads, and may be called twice.
     """
     if not _is_there() or connection.in_atomic_block:
         return read()
@@ -88,7 +81,6 @@ def from_replica_as_of_now(read: Callable[[], T]) -> T:
 
 
 def _end_of_log() -> str:
-    """Return the primary's current WAL position."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_current_wal_insert_lsn()::text")
         [end] = cursor.fetchone() or [""]
@@ -104,10 +96,7 @@ def _caught_up(end: str) -> BaseDatabaseWrapper | None:
 
 
 def _fit(changed_to: str | None) -> BaseDatabaseWrapper | None:
-    """Return the replica's connection if it has this operator's changes and only a short lag.
-
-    Args:
-        changed_to: The primary's WAL position after the operator's last change.
+    """Return the replica's connection if it has this operator's changes (up to a WAL position) and a short lag.
 
     Raises:
         OperationalError: The replica can't be reached, or is not streaming.

@@ -40,10 +40,10 @@ FORMAT = 2
 FORMER_FORMAT, FORMER_RELEASE = 1, "1.0.0rc1"
 MANIFEST, DUMP, ARCHIVES = "manifest.json", "database.dump", "archives/"
 KEY, ENCRYPTED_KEY = "secret_key", "secret_key.encrypted"
-LEFT_OUT = "django_session"  # login sessions; operators have to log in again
+EXCLUDED = "django_session"  # login sessions; operators have to log in again
 PART = 1_000_000  # bytes to copy at a time
 
-ON_SEVERAL = (
+DISTRIBUTED = (
     "The rows are on several servers, so one file can't hold a consistent copy. Archive the write-ahead log of each "
     "server (docs/operations.md, On several machines)."
 )
@@ -67,7 +67,7 @@ WHERE defaclnamespace = 'public'::regnamespace AND defaclobjtype IN ('r', 'S', '
 GROUP BY defaclobjtype, rolname ORDER BY 1
 """
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class BackupError(Exception):
@@ -118,12 +118,12 @@ class Manifest:
         return cls(**data)
 
 
-def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
+def backup(path: Path, report: Report, passphrase: str = "") -> Manifest:
     """Write a backup of everything.
 
     Args:
         path: The file, which must not exist. It gets this name when it is complete.
-        say: Receives progress messages.
+        report: Receives progress messages.
         passphrase: Encrypts the key. If it is blank, the key is not encrypted.
 
     Raises:
@@ -133,11 +133,11 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
     if path.exists():
         raise BackupError(f"{path} already exists. Choose another file name.")
     if remote_tables():
-        raise BackupError(ON_SEVERAL)
+        raise BackupError(DISTRIBUTED)
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
         unfinished.touch(mode=0o600)  # it contains all data and the key
-        manifest = _write(unfinished, say, passphrase)
+        manifest = _write(unfinished, report, passphrase)
         unfinished.rename(path)
     except ProgramFailed as error:
         raise BackupError(str(error)) from error
@@ -146,15 +146,15 @@ def backup(path: Path, say: Say, passphrase: str = "") -> Manifest:
     return manifest
 
 
-def _write(path: Path, say: Say, passphrase: str) -> Manifest:
+def _write(path: Path, report: Report, passphrase: str) -> Manifest:
     with zipfile.ZipFile(path, "w") as file:  # dump and archives are already compressed
         manifest = _write_database(file)
-        say(f"database: {manifest.rows:,} rows in {len(manifest.tables)} tables")
+        report(f"database: {manifest.rows:,} rows in {len(manifest.tables)} tables")
         for name in manifest.archives:
             with storages["archive"].open(name) as source:
                 _write_member(file, f"{ARCHIVES}{name}", source)
-        say(f"archives: {len(manifest.archives):,} files")
-        say(_write_key(file, passphrase))
+        report(f"archives: {len(manifest.archives):,} files")
+        report(_write_key(file, passphrase))
         file.writestr(MANIFEST, json.dumps(asdict(manifest), indent=1))
     return manifest
 
@@ -163,7 +163,7 @@ def _write_database(file: zipfile.ZipFile) -> Manifest:
     with transaction.atomic():
         connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         [snapshot] = column("SELECT pg_export_snapshot()")
-        options = ["--format=custom", "--schema=public", "--no-owner", f"--exclude-table-data={LEFT_OUT}"]
+        options = ["--format=custom", "--schema=public", "--no-owner", f"--exclude-table-data={EXCLUDED}"]
         with running("pg_dump", *options, f"--snapshot={snapshot}", stdout=subprocess.PIPE) as process:
             _write_member(file, DUMP, process.stdout)
         return Manifest(
@@ -187,7 +187,7 @@ def column(question: str) -> list[Any]:
 
 def _tables() -> list[str]:
     names = connection.introspection.django_table_names(only_existing=True, include_views=False)
-    return sorted({*names, "django_migrations"} - {LEFT_OUT})
+    return sorted({*names, "django_migrations"} - {EXCLUDED})
 
 
 def _count(table: str) -> int:
@@ -239,11 +239,11 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise BackupError(f"{path} is not a backup, or is incomplete: {error}.") from error
 
 
-def damaged(file: zipfile.ZipFile) -> list[str]:
-    return [f"{name} is damaged." for name in file.namelist() if not _is_whole(file, name)]
+def damaged_parts(file: zipfile.ZipFile) -> list[str]:
+    return [f"{name} is damaged." for name in file.namelist() if not _is_intact(file, name)]
 
 
-def _is_whole(file: zipfile.ZipFile, name: str) -> bool:
+def _is_intact(file: zipfile.ZipFile, name: str) -> bool:
     try:
         with file.open(name) as member:
             while member.read(PART):
@@ -261,7 +261,7 @@ def compare(path: Path) -> list[str]:
     """
     with opened(path) as file:
         manifest = Manifest.read(file)
-        found = damaged(file)
+        found = damaged_parts(file)
     for name, rows in manifest.tables.items():
         if (count := _count(name)) != rows and name != "django_migrations":
             found.append(f"{name}: {rows:,} rows in the backup, {count:,} in the database.")

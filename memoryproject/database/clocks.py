@@ -35,7 +35,7 @@ DAY = timedelta(days=1)  # maximum wait of a job (until tomorrow) and of a circu
 OF_EXTRAS: list[Times] = []
 
 
-def often() -> Iterator[Times]:
+def checked_every_minute() -> Iterator[Times]:
     """Yield the columns to check every minute. Each is in a small table or is the first column of an index."""
     yield from _jobs()
     yield Times(Circuit, "since")
@@ -69,7 +69,7 @@ def _jobs() -> Iterator[Times]:
         yield Times(Job, "finished_at", where={"status": ended})
 
 
-def nightly() -> Iterator[Times]:
+def checked_nightly() -> Iterator[Times]:
     """Yield the columns to check every night. Their times matter only over days, and each check reads a whole table."""
     yield Times(Message, "arrived_at")
     yield Times(Session, "last_arrived_at")
@@ -78,9 +78,9 @@ def nightly() -> Iterator[Times]:
     yield Times(WebhookDelivery, "queued_at")
 
 
-def put_times_back(*, dry_run: bool = False) -> str:
+def correct_times(*, dry_run: bool = False) -> str:
     """Reset timestamps in the future to the current time."""
-    wrong = with_wrong(nightly())
+    wrong = with_wrong(checked_nightly())
     if not dry_run:
         put_back(wrong)
     return f"times in the future: {', '.join(map(str, wrong)) or 'none'}"

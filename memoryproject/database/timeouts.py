@@ -15,7 +15,7 @@ from memoryproject.database import embedded
 from sessions_app.database.statement_timeouts import set_local
 
 PATIENCE = 5.0  # maximum seconds for a response
-AGAIN = 1.0  # seconds until the next interruption, because a rollback may hang too
+INTERRUPT_INTERVAL = 1.0  # seconds until the next interruption, because a rollback may hang too
 
 
 class DatabaseUnavailable(Exception):
@@ -27,7 +27,7 @@ class _TookTooLong(BaseException):
 
 
 @contextmanager
-def limited(seconds: float = PATIENCE) -> Iterator[None]:
+def statement_timeout(seconds: float = PATIENCE) -> Iterator[None]:
     """Run a transaction with a statement timeout, so that the server stops abandoned statements."""
     with transaction.atomic():
         with connection.cursor() as cursor:
@@ -38,7 +38,7 @@ def limited(seconds: float = PATIENCE) -> Iterator[None]:
 @contextmanager
 def database(seconds: float = PATIENCE) -> Iterator[None]:
     """Use the database in a transaction with short timeouts. Raise `DatabaseUnavailable` if it fails or hangs."""
-    with connected(seconds), limited(seconds):
+    with connected(seconds), statement_timeout(seconds):
         yield
 
 
@@ -68,7 +68,7 @@ def connected(seconds: float = PATIENCE) -> Iterator[None]:
 @contextmanager
 def _within(seconds: float) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, _interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    signal.setitimer(signal.ITIMER_REAL, seconds, INTERRUPT_INTERVAL)
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ DIMENSIONS = 384
 BATCH_SIZE = 16  # texts per request: the longest take about 10 seconds
 INPUT_TYPES = "query/document"  # the values of `input_type` for this server
 ADDRESS_FILE = "embeddings.url"
-NOWHERE = "http://127.0.0.1:1/v1"  # refuses connections
+UNREACHABLE = "http://127.0.0.1:1/v1"  # refuses connections
 
 
 def is_packaged() -> bool:
@@ -26,7 +26,7 @@ def read_address(data_dir: Path) -> str:
     try:
         return (data_dir / ADDRESS_FILE).read_text()
     except OSError:
-        return NOWHERE
+        return UNREACHABLE
 
 
 def write_address(data_dir: Path, address: str) -> None:

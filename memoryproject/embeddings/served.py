@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 MAX_CHARS = 1_000  # per text; the rest is ignored
 MAX_TOKENS = 320  # per text; the rest is ignored, because the time per token grows with the number of tokens
-WHOLE = "sentence_embedding"  # the output of models with built-in pooling
+POOLED_OUTPUT = "sentence_embedding"  # the output of models with built-in pooling
 _FATAL = 4  # a log level of ONNX Runtime
 
-Numbers = NDArray[numpy.float32]
+Vector = NDArray[numpy.float32]
 
 
-class Embedded(NamedTuple):
+class Embedding(NamedTuple):
     """A text's vector, of length 1, and its number of tokens."""
 
-    vector: Numbers
+    vector: Vector
     tokens: int
 
 
@@ -35,7 +35,7 @@ class Model(ABC):
     dimensions: int
 
     @abstractmethod
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         """Return the vector of a text."""
 
 
@@ -54,13 +54,13 @@ class PackagedModel(Model):
         # Without a file at `sae_path`, E5 doesn't load a model for sparse vectors.
         self._model = E5(num_threads=1, sae_path="/nonexistent")
 
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         # C strings end at a zero byte, and UTF-8 has no lone surrogates.
         text = text[:MAX_CHARS].replace("\0", " ").encode(errors="replace").decode()
         tokens = self._model.token_count(text, is_query)
         if tokens > MAX_TOKENS:
             text = text[: len(text) * MAX_TOKENS // tokens]
-        return Embedded(self._model.encode(text, is_query), min(tokens, MAX_TOKENS))
+        return Embedding(self._model.encode(text, is_query), min(tokens, MAX_TOKENS))
 
 
 class OnnxModel(Model):
@@ -79,13 +79,13 @@ class OnnxModel(Model):
         self._session = InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self._inputs = {each.name for each in self._session.get_inputs()}
         outputs = [each.name for each in self._session.get_outputs()]
-        self._output = WHOLE if WHOLE in outputs else outputs[0]
+        self._output = POOLED_OUTPUT if POOLED_OUTPUT in outputs else outputs[0]
         self._takes_first = _pooling(folder).get("pooling_mode_cls_token", False)
         self._tokenizer = _tokenizer(folder)
         self.name = folder.name
         self.dimensions = len(self.embed("Hello.", is_query=True).vector)
 
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         encoded = self._tokenizer.encode(text[:MAX_CHARS].encode(errors="replace").decode())
         fed = {
             "input_ids": [encoded.ids],
@@ -96,13 +96,13 @@ class OnnxModel(Model):
             [self._output], {name: numpy.array(fed[name], dtype=numpy.int64) for name in self._inputs}
         )
         pooled = self._pooled(numpy.asarray(output, dtype=numpy.float32)[0])
-        unit: Numbers = pooled / max(numpy.linalg.norm(pooled), numpy.finfo(numpy.float32).tiny)
-        return Embedded(unit, len(encoded.ids))
+        unit: Vector = pooled / max(numpy.linalg.norm(pooled), numpy.finfo(numpy.float32).tiny)
+        return Embedding(unit, len(encoded.ids))
 
-    def _pooled(self, output: Numbers) -> Numbers:
+    def _pooled(self, output: Vector) -> Vector:
         if output.ndim == 1:
             return output
-        pooled: Numbers = output[0] if self._takes_first else output.mean(axis=0)
+        pooled: Vector = output[0] if self._takes_first else output.mean(axis=0)
         return pooled
 
 

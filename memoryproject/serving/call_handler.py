@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase
 from memoryproject.serving.request_limits import Environ, StartResponse
 from sessions_app.api.errors import API_PREFIX
 
-_usual = cache(build_policy)
+_default_policy = cache(build_policy)
 
 
 class CallHandler(WSGIHandler):
@@ -45,8 +45,8 @@ class ContentPolicyMiddleware(CSPMiddleware):
     """Adds the content security policy, built for this response if it has a nonce or a view changed it."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        is_own = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))
-        if is_own or settings.DEBUG or HEADER in response:
+        is_custom = hasattr(request, "_csp_nonce") or any(name.startswith("_csp") for name in vars(response))
+        if is_custom or settings.DEBUG or HEADER in response:
             return super().process_response(request, response)
-        response[HEADER] = _usual()
+        response[HEADER] = _default_policy()
         return response

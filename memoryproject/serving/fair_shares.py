@@ -18,13 +18,13 @@ from weakref import WeakValueDictionary
 
 from django.conf import settings
 
-OTHERS_SECONDS = 2.0  # how long another caller counts as active after its last call
-REFILLED = 0.25  # share of a budget that is refilled per second
+ACTIVE_SECONDS = 2.0  # how long another caller counts as active after its last call
+REFILL_SHARE = 0.25  # share of a budget that is refilled per second
 PATIENCE = 5.0  # maximum seconds that a call waits for its budget
 REFUSED_AFTER = 1.0  # seconds before a 429 is sent, which slows down clients that retry at once
-MOST = 10_000  # budgets to keep, of the most recent keys (and applications)
+MAX_ACCOUNTS = 10_000  # budgets to keep, of the most recent keys (and applications)
 FIRST_GUESS = 0.02  # expected thread-seconds of a caller's first call
-RECENT = 0.2  # weight of the last call in the expectation for the next one
+LAST_CALL_WEIGHT = 0.2  # weight of the last call in the expectation for the next one
 
 
 class Refused(Exception):
@@ -74,7 +74,7 @@ class Budget:
             Refused: The wait would be too long. Nothing is reserved.
         """
         account = self._account(name)
-        wait = max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILLED)) if self.is_bound(name) else 0.0
+        wait = max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILL_SHARE)) if self.is_bound(name) else 0.0
         if wait > PATIENCE:
             text = (
                 f"This {self._kind} used more than its share of server time (LIMITS__BUDGET_SECONDS) while others that "
@@ -94,14 +94,14 @@ class Budget:
     def expect(self, name: str, seconds: float) -> None:
         """Update the expected thread-seconds of the next call from those of a finished one."""
         account = self._account(name)
-        account.expected += RECENT * (seconds - account.expected)
+        account.expected += LAST_CALL_WEIGHT * (seconds - account.expected)
 
     def is_bound(self, name: str) -> bool:
         """Return whether another caller that used less has called recently."""
         account = self._accounts.get(name)
         if not account:
             return False
-        oldest = time.monotonic() - OTHERS_SECONDS
+        oldest = time.monotonic() - ACTIVE_SECONDS
         recent = takewhile(lambda other: other.at > oldest, reversed(self._accounts.values()))
         return any(other.left > account.left for other in recent)
 
@@ -109,9 +109,9 @@ class Budget:
         now, most = time.monotonic(), settings.LIMITS.budget_seconds
         account = self._accounts.setdefault(name, _Account(most, now))
         self._accounts.move_to_end(name)
-        account.left = min(most, account.left + (now - account.at) * most * REFILLED)
+        account.left = min(most, account.left + (now - account.at) * most * REFILL_SHARE)
         account.at = now
-        if len(self._accounts) > MOST:
+        if len(self._accounts) > MAX_ACCOUNTS:
             self._accounts.popitem(last=False)
         return account
 
@@ -151,8 +151,8 @@ class Spending:
         self._paid = due
 
 
-NOBODY = Caller()
-_caller: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+UNKNOWN_CALLER = Caller()
+_caller: ContextVar[Caller] = ContextVar("caller", default=UNKNOWN_CALLER)
 _spending: ContextVar[Spending | None] = ContextVar("spending", default=None)
 
 
@@ -215,7 +215,7 @@ def caller() -> Caller:
 
 
 @asynccontextmanager
-async def in_thread_of_caller() -> AsyncIterator[None]:
+async def charge_caller() -> AsyncIterator[None]:
     began, spending = time.monotonic(), _spending.get()
     try:
         yield

@@ -19,9 +19,9 @@ from starlette.types import Message, Scope, Send
 from moments_app.interfaces.chat.errors import FAILURES
 from sessions_app.trace import HEADER, continued, request_id
 
-DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
-ANSWERED = b"x-request-id"
-UNANSWERED = "none"  # instead of a status, if the client disconnected first
+ENTRY_POINTS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
+REQUEST_ID_HEADER = b"x-request-id"
+NO_STATUS = "none"  # instead of a status, if the client disconnected first
 
 SECONDS = Histogram(
     "memory_http_request_seconds",
@@ -32,36 +32,36 @@ SECONDS = Histogram(
 
 
 @contextmanager
-def identified(scope: Scope, send: Send) -> Iterator[Send]:
+def with_request_id(scope: Scope, send: Send) -> Iterator[Send]:
     """Set a request's id, from its `traceparent` or `X-Request-Id`. Yield a `send` that adds it to the response."""
     headers = {name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
-    carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(ANSWERED, "")}
-    with continued(carrier, f"{scope.get('method', '')} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
+    carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(REQUEST_ID_HEADER, "")}
+    with continued(carrier, f"{scope.get('method', '')} {entry_point(scope.get('path', ''))}", SpanKind.SERVER) as span:
 
-        async def note_and_send(message: Message) -> None:
+        async def observe_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 span.set_attribute("http.response.status_code", message["status"])
-                message["headers"] = [*message.get("headers", ()), (ANSWERED, request_id().encode())]
+                message["headers"] = [*message.get("headers", ()), (REQUEST_ID_HEADER, request_id().encode())]
             await send(message)
 
-        yield note_and_send
+        yield observe_and_send
 
 
 @contextmanager
-def measured(scope: Scope, send: Send) -> Iterator[Send]:
+def with_metrics(scope: Scope, send: Send) -> Iterator[Send]:
     began = time.monotonic()
-    status = UNANSWERED
+    status = NO_STATUS
 
-    async def note_and_send(message: Message) -> None:
+    async def observe_and_send(message: Message) -> None:
         nonlocal status
         if message["type"] == "http.response.start":
             status = str(message["status"])
         await send(message)
 
     try:
-        yield note_and_send
+        yield observe_and_send
     finally:
-        SECONDS.labels(door(scope.get("path", "")), status).observe(time.monotonic() - began)
+        SECONDS.labels(entry_point(scope.get("path", "")), status).observe(time.monotonic() - began)
 
 
 def register(registry: CollectorRegistry) -> None:
@@ -72,5 +72,5 @@ def register(registry: CollectorRegistry) -> None:
         registry.register(figures)
 
 
-def door(path: str) -> str:
-    return next((name for beginning, name in DOORS.items() if path.startswith(beginning)), "other")
+def entry_point(path: str) -> str:
+    return next((name for beginning, name in ENTRY_POINTS.items() if path.startswith(beginning)), "other")

@@ -28,8 +28,8 @@ from a2wsgi.wsgi import build_environ
 from django.conf import settings
 from starlette.types import Message, Receive, Scope, Send
 
-from memoryproject.database.probe import PULSE, DeadlinePassed
-from memoryproject.serving.fair_shares import FAIR_SHARES, NOBODY, Caller, Refused, caller, in_thread_of_caller
+from memoryproject.database.probe import PROBE, DeadlinePassed
+from memoryproject.serving.fair_shares import FAIR_SHARES, UNKNOWN_CALLER, Caller, Refused, caller, charge_caller
 from sessions_app.database.statement_timeouts import deadline
 from sessions_app.process_cache import VERIFIED, hash_of
 from sessions_app.refusals import error_data
@@ -41,8 +41,8 @@ StartResponse = Callable[..., _Write]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 BODY_SECONDS = 30  # maximum time to send a body
-IN_MEMORY = 1_000_000  # bytes of a body; a larger one is stored in a file
-ANSWER = 1_000_000  # maximum bytes of an unstreamed response; a longer one is streamed
+MAX_IN_MEMORY = 1_000_000  # bytes of a body; a larger one is stored in a file
+MAX_UNSTREAMED = 1_000_000  # maximum bytes of an unstreamed response; a longer one is streamed
 READ_SECONDS = 60  # maximum time to read a part of a streamed response
 WAIT_SECONDS = 10.0  # maximum wait for a thread
 STALLED_SECONDS = 3.0  # seconds without a free thread, after which the queue counts as stalled
@@ -57,7 +57,7 @@ IDENTITY_HEADERS = ("Authorization", "X-User-Id", "X-Session-Id", "X-Agent-Id")
 IDENTITY_PARAMETERS = ("user_id", "session_id", "agent_id")
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client disconnected before the request was complete."""
 
 
@@ -92,7 +92,7 @@ class Threads:
                 taken.append(share)
             self._moved_at = time.monotonic()
             try:
-                async with in_thread_of_caller():
+                async with charge_caller():
                     yield
             finally:
                 self._moved_at = time.monotonic()
@@ -134,12 +134,12 @@ class Threads:
         await semaphore.acquire()  # doesn't wait
 
 
-async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
+async def read_body(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
     """Read a request's body. If its declared length is over the limit, reject it without reading.
 
     Raises:
         Refused: The body is longer, or did not arrive within `BODY_SECONDS`.
-        Gone: The client disconnected.
+        ClientGone: The client disconnected.
     """
     declared = dict(scope["headers"]).get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
@@ -148,14 +148,14 @@ async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
             "too_large",
             f"The body has {int(declared)} bytes; the limit is {limit}. Send fewer messages per request.",
         )
-    body = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
+    body = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
     size = 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Gone
+                    raise ClientGone
                 part = message.get("body", b"")
                 size += len(part)
                 if size > limit:
@@ -173,7 +173,7 @@ async def take_in(scope: Scope, receive: Receive, *, limit: int) -> IO[bytes]:
     return body
 
 
-def replayed(body: IO[bytes], receive: Receive) -> Receive:
+def replay_body(body: IO[bytes], receive: Receive) -> Receive:
     """Return a `receive` that yields a stored body, and then later messages."""
     given = False
 
@@ -226,16 +226,16 @@ def application_of(authorization: bytes) -> str:
 def caller_of(authorization: bytes) -> Caller:
     key = _KEY.match(authorization)
     if not key:
-        return NOBODY
+        return UNKNOWN_CALLER
     secret = key[1].decode("latin-1")
     application = str(VERIFIED.application_of(secret) or FIRST) if secret in VERIFIED else ""
     return Caller(hash_of(secret).hex(), application)
 
 
 async def refuse(send: Send, refused: Refused) -> None:
-    told = error_data(refused.status, refused.code, str(refused))
+    data = error_data(refused.status, refused.code, str(refused))
     more = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
-    await answer_json(send, refused.status, told, more)
+    await answer_json(send, refused.status, data, more)
 
 
 async def answer_json(send: Send, status: int, data: object, more: Sequence[Header] = ()) -> None:
@@ -259,8 +259,8 @@ class ThreadsOfLoops:
 class Bridge:
     """Runs a WSGI application under ASGI. Bodies are read before a thread starts, and responses are sent after it.
 
-    A response over `ANSWER` bytes is streamed while it is created. Then its thread waits for the client, at most
-    `READ_SECONDS` per part.
+    A response over `MAX_UNSTREAMED` bytes is streamed while it is created. Its thread then waits for the client, at
+    most `READ_SECONDS` per part.
 
     If the database does not respond, requests fail early. Only those that may have changed something wait, because only
     the database knows the outcome.
@@ -272,14 +272,14 @@ class Bridge:
         self._executor = ThreadPoolExecutor(threads + SPARE, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
-        """Serve a request. Raise `Refused` if no thread becomes free in time, or `NoAnswer` if the database hangs."""
-        PULSE.check()
+        """Serve a request, or raise `Refused` if it takes too long, or `DatabaseHangs`."""
+        PROBE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
         call = _Call(self._application, environ, send, loop)
         work = asyncio.ensure_future(self._run(call, self._threads.here(), scope))
         try:
-            messages = await PULSE.result(work, partial(call.leave, work), deadline())
+            messages = await PROBE.result(work, partial(call.leave, work), deadline())
         except DeadlinePassed:
             limit = settings.LIMITS.request_seconds
             text = f"The request took longer than {limit:g} s and was stopped. Try again in a moment."
@@ -323,7 +323,7 @@ class _Call:
             for part in parts:
                 kept.append(part)
                 size += len(part)
-                if size > ANSWER:
+                if size > MAX_UNSTREAMED:
                     self._stream(b"".join(kept), is_first=not is_streamed)
                     kept, size, is_streamed = [], 0, True
         finally:
@@ -340,7 +340,7 @@ class _Call:
         return _no_write
 
     def _stream(self, part: bytes, *, is_first: bool) -> None:
-        """Send a part, and wait for the client. Raise `TimeoutError` if it doesn't read it, or `Gone` if abandoned."""
+        """Send a part, and wait for the client. Raise `TimeoutError` if it is slow, or `ClientGone` if abandoned."""
         messages = [self._start] if is_first else []
         messages.append({"type": "http.response.body", "body": part, "more_body": True})
         for message in messages:
@@ -348,7 +348,7 @@ class _Call:
 
     async def _sent(self, message: Message) -> None:
         if self._is_left:
-            raise Gone
+            raise ClientGone
         self._has_begun = True
         if ends := deadline():
             ends.lift()

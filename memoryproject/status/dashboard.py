@@ -18,7 +18,7 @@ from django.core.cache import cache
 from django.http import HttpRequest
 from django.urls import reverse
 
-from memoryproject.status.checks import SHOWN, Facts, counted, findings, worker_seen
+from memoryproject.status.checks import DASHBOARD_CHECKS, CheckData, describe_heartbeat, findings, pluralize
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.recall.index_words import IndexArchived
 from moments_app.reports import overview
@@ -66,13 +66,13 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     # Failures with a known cause are shown as incidents, one for each cause.
     failed = Job.objects.filter(status=Job.Status.FAILED, failure=None)
     failed = failed.select_related("user", "session__user", "stream")
-    facts = Facts(sees_circuits=may_see(request, Circuit))
+    facts = CheckData(sees_circuits=may_see(request, Circuit))
     facts.incidents = incidents(facts.circuits) if may_see(request, FailureGroup) else ()
     return {
         "incidents": facts.incidents,
-        "alerts": list(findings(SHOWN, facts)),
-        "changes": facts.recently.changes,
-        "restarts": facts.recently.restarts[:RESTARTS_SHOWN],
+        "alerts": list(findings(DASHBOARD_CHECKS, facts)),
+        "changes": facts.recent_events.changes,
+        "restarts": facts.recent_events.restarts[:RESTARTS_SHOWN],
         "work": _work_cards(facts.work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
         "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
@@ -99,7 +99,7 @@ def _work_cards(work: Backlog) -> list[Card]:
         Card(
             "Workers",
             "not responding" if work.is_silent else "running",
-            worker_seen(work.worker_seen_at),
+            describe_heartbeat(work.worker_seen_at),
             reverse("admin:django_q_schedule_changelist"),
             work.is_silent,
         ),
@@ -130,7 +130,7 @@ def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
             Card(
                 "Time to build a moment",
                 _duration(builds.median) if builds else "–",
-                f"95% within {_duration(builds.p95)}; latest {counted(builds.number, 'build')}"
+                f"95% within {_duration(builds.p95)}; latest {pluralize(builds.number, 'build')}"
                 if builds
                 else "no build yet",
                 jobs,
@@ -216,11 +216,11 @@ def _context_chart(activity: Activity) -> Chart:
     whole, labels = activity.whole, _labels(activity)
     bars = [(label, float(day.context_tokens)) for label, day in zip(labels, activity.days, strict=True)]
     share = whole.context_tokens / whole.transcript_tokens if whole.transcript_tokens else None
-    told = f"{intcomma(whole.context_tokens)}" + (
+    total = f"{intcomma(whole.context_tokens)}" + (
         f", {share:.0%} of transcripts" if share is not None and share <= 1 else ""
     )
     transcripts = [float(day.transcript_tokens) for day in activity.days]
-    return bar_chart("Tokens in contexts", told, bars, is_whole=True, compared=("Tokens in transcripts", transcripts))
+    return bar_chart("Tokens in contexts", total, bars, is_whole=True, compared=("Tokens in transcripts", transcripts))
 
 
 def _waits(activity: Activity) -> dict[str, Any]:

@@ -34,7 +34,7 @@ logger = structlog.get_logger(__name__)
 
 class Channel(ABC):
     @abstractmethod
-    def tell(self, change: Change) -> None:
+    def send(self, change: Change) -> None:
         """Make one attempt to report a change. Raise `NotReceived` if it fails."""
 
 
@@ -44,7 +44,7 @@ class Webhook(Channel):
     def __init__(self, url: str, secret: str) -> None:
         self._url, self._secret = url, secret
 
-    def tell(self, change: Change) -> None:
+    def send(self, change: Change) -> None:
         """Post the change, signed like other webhooks, and with a second signature of the body alone."""
         body = json.dumps(change.facts()).encode()
         message_id = f"state_{change.state}_{change.since:%Y%m%dT%H%M%S%f}"
@@ -72,7 +72,7 @@ class Command(Channel):
     def __init__(self, command: str) -> None:
         self._command = shlex.split(command)
 
-    def tell(self, change: Change) -> None:
+    def send(self, change: Change) -> None:
         try:
             ended = subprocess.run(  # noqa: S603 (the operator's own program)
                 self._command,
@@ -93,13 +93,13 @@ class Command(Channel):
 def _environment(change: Change) -> dict[str, str]:
     ours = {name for name, _, _ in variables(type(CONF))}
     facts = change.facts()
-    told = {
+    own = {
         "MEMORY_STATE": facts["state"],
         "MEMORY_PREVIOUS_STATE": facts["previous"],
         "MEMORY_SINCE": facts["since"],
         "MEMORY_REASONS": "\n".join(facts["reasons"]),
     }
-    return {name: value for name, value in os.environ.items() if name not in ours} | told
+    return {name: value for name, value in os.environ.items() if name not in ours} | own
 
 
 def channels() -> list[Channel]:
@@ -124,13 +124,13 @@ class Delivery:
     def attempt(self) -> None:
         if self.is_done or self._clock() < self._due_at:
             return
-        self._waiting = [channel for channel in self._waiting if not self._told(channel)]
+        self._waiting = [channel for channel in self._waiting if not self._send(channel)]
         self._due_at = self._clock() + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
-    def _told(self, channel: Channel) -> bool:
+    def _send(self, channel: Channel) -> bool:
         try:
-            channel.tell(self.change)
+            channel.send(self.change)
         except NotReceived as error:
             logger.warning("no notification about the site's state was delivered", why=str(error))
             return False

@@ -19,12 +19,12 @@ from sessions_app.clock import PUT_BACK, database_now, write_event
 from sessions_app.database.wake import wake_workers
 from sessions_app.models import Event
 
-CHANGED, TOLD = "state_changed", "state_told"
+CHANGED, NOTIFIED = "state_changed", "state_told"
 RESTARTED, PROVIDERS_CHECKED = "process_restarted", "providers_checked"
 ACTOR = "watch"
 DAY = timedelta(days=1)
 RESTARTS_WITHIN, RESTARTS_READ = timedelta(minutes=10), 30
-PUT_BACK_TOLD = timedelta(minutes=10)  # how long the site is degraded after times were set to the present
+CORRECTION_SHOWN = timedelta(minutes=10)  # how long the site is degraded after times were set to the present
 
 
 class State(StrEnum):
@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 def refused_providers() -> list[str]:
-    return recently(1).refused
+    return recent_events(1).refused
 
 
 def _newest(kind: str) -> QuerySet[Event]:
@@ -42,12 +42,12 @@ def _newest(kind: str) -> QuerySet[Event]:
     return Event.objects.filter(type=kind).annotate(age=Now() - F("created_at")).order_by("-id")
 
 
-def note_refused_providers(refused: list[str]) -> None:
+def record_refused_providers(refused: list[str]) -> None:
     if refused != refused_providers():
         write_event(PROVIDERS_CHECKED, ACTOR, {"refused": refused})
 
 
-def note_restart(sentence: str, actor: str) -> None:
+def record_restart(sentence: str, actor: str) -> None:
     """Log that a process died and is being restarted. If the database is down, log nothing."""
     with suppress(DatabaseUnavailable), database():
         write_event(RESTARTED, actor, {"told": sentence})
@@ -79,9 +79,9 @@ class Change:
 
     @classmethod
     def of(cls, event: Event) -> "Change":
-        told = event.payload
-        since = datetime.fromisoformat(told["since"])
-        return cls(State(told["state"]), told["previous"], since, told["reasons"], event.pk, event.created_at)
+        payload = event.payload
+        since = datetime.fromisoformat(payload["since"])
+        return cls(State(payload["state"]), payload["previous"], since, payload["reasons"], event.pk, event.created_at)
 
     def facts(self) -> dict[str, Any]:
         state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
@@ -109,12 +109,12 @@ class Change:
         facts = replace(self, previous=str(last.state) if last else "").facts()
         return Change.of(write_event(CHANGED, ACTOR, facts))
 
-    def note_told(self) -> None:
-        write_event(TOLD, ACTOR, {"state_changed": self.pk})
+    def record_notified(self) -> None:
+        write_event(NOTIFIED, ACTOR, {"state_changed": self.pk})
 
     @property
     def was_notified(self) -> bool:
-        last = _newest(TOLD).first()
+        last = _newest(NOTIFIED).first()
         return last is not None and last.payload.get("state_changed") == self.pk
 
 
@@ -127,7 +127,7 @@ def last_change() -> Change | None:
 
 
 @dataclass(frozen=True)
-class Recently:
+class RecentEvents:
     """The latest events about the state, newest first.
 
     Args:
@@ -142,9 +142,9 @@ class Recently:
     refused: list[str]
 
 
-def recently(number: int) -> Recently:
+def recent_events(number: int) -> RecentEvents:
     """Return the latest events, with `number` changes, in one query."""
-    put_back = _newest(PUT_BACK).filter(created_at__gte=Now() - PUT_BACK_TOLD)[:1]
+    put_back = _newest(PUT_BACK).filter(created_at__gte=Now() - CORRECTION_SHOWN)[:1]
     parts = restarts(DAY)[:RESTARTS_READ], put_back, _newest(PROVIDERS_CHECKED)[:1]
     events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-id"))
 
@@ -152,4 +152,4 @@ def recently(number: int) -> Recently:
         return [event for event in events if event.type == kind]
 
     refused = [sentence for event in of(PROVIDERS_CHECKED) for sentence in event.payload["refused"]]
-    return Recently([Change.of(event) for event in of(CHANGED)], of(RESTARTED), of(PUT_BACK), refused)
+    return RecentEvents([Change.of(event) for event in of(CHANGED)], of(RESTARTED), of(PUT_BACK), refused)

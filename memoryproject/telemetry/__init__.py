@@ -33,7 +33,7 @@ def stop() -> None:
 
 
 @contextmanager
-def sending(process: str) -> Iterator[None]:
+def exporting(process: str) -> Iterator[None]:
     start(process)
     try:
         yield

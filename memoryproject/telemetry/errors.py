@@ -17,10 +17,10 @@ from memoryproject import __version__
 from sessions_app.trace import request_id
 
 FLUSH_SECONDS = 5.0
-KEPT = ("event_id", "timestamp", "level", "platform", "release", "environment", "logger", "sdk")
-OF_A_FRAME = ("filename", "module", "function", "lineno", "in_app", "pre_context", "context_line", "post_context")
-OF_A_LINE = ("error", "where", "process", "status", "kind")
-OURS = ("memoryproject", "sessions_app", "moments_app", "memory_extras")
+ALLOWED = ("event_id", "timestamp", "level", "platform", "release", "environment", "logger", "sdk")
+FRAME_FIELDS = ("filename", "module", "function", "lineno", "in_app", "pre_context", "context_line", "post_context")
+LOG_FIELDS = ("error", "where", "process", "status", "kind")
+OUR_PACKAGES = ("memoryproject", "sessions_app", "moments_app", "memory_extras")
 
 
 def start(process: str, dsn: str) -> Callable[[], None]:
@@ -46,18 +46,18 @@ def _end() -> None:
 
 def scrubbed(event: Any, line: LogRecord | None, process: str) -> Any:
     """Return a report with only the permitted fields, and those of its log record, if any."""
-    report = {name: event[name] for name in KEPT if name in event}
+    report = {name: event[name] for name in ALLOWED if name in event}
     report["tags"] = {"process": process, "request_id": request_id()}
     if (event.get("transaction_info") or {}).get("source") == "route":
         report["transaction"] = event["transaction"]
     if exceptions := (event.get("exception") or {}).get("values"):
         return report | {"exception": {"values": [_exception(each) for each in exceptions]}}
-    return report | _told(line)
+    return report | _log_message(line)
 
 
 def _exception(exception: dict[str, Any]) -> dict[str, Any]:
     frames = (exception.get("stacktrace") or {}).get("frames") or []
-    kept = [{name: frame[name] for name in OF_A_FRAME if name in frame} for frame in frames]
+    kept = [{name: frame[name] for name in FRAME_FIELDS if name in frame} for frame in frames]
     return {
         "type": exception.get("type"),
         "module": exception.get("module"),
@@ -66,11 +66,11 @@ def _exception(exception: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(line: LogRecord | None) -> dict[str, Any]:
+def _log_message(line: LogRecord | None) -> dict[str, Any]:
     """Return the message and some fields of our own log records, and only the place in the code of others."""
     if line is None:
         return {"message": "An error without a message."}
-    if isinstance(line.msg, dict) and line.name.startswith(OURS):
-        names = {name: str(line.msg[name]) for name in OF_A_LINE if name in line.msg}
+    if isinstance(line.msg, dict) and line.name.startswith(OUR_PACKAGES):
+        names = {name: str(line.msg[name]) for name in LOG_FIELDS if name in line.msg}
         return {"message": str(line.msg["event"]), "extra": names, "fingerprint": [line.name, *names.values()]}
     return {"message": f"{line.module}.{line.funcName}, line {line.lineno}"}

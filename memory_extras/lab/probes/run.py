@@ -29,8 +29,6 @@ NO_SESSION = "The person has no session to ask the question in."
 
 @dataclass(frozen=True)
 class ProbesInput(ProcessInput):
-    """The number of probes in a run, and how many were met."""
-
     probes: int
     met: int
 
@@ -45,14 +43,12 @@ class RunProbes(Process[ProbesInput, None]):
     is_upkeep = True
 
     def prepare(self, job: Job, progress: Progress) -> None:
-        """Run the probes, one after the other, outside any transaction."""
         waiting = _probes_of(job).exclude(results__run_id=job.job_id)
         total = waiting.count()
         for done, _ in enumerate(run_probes(waiting, job.job_id, requested_by=job.requested_by), start=1):
             progress(done, total)
 
     def claim(self, job: Job) -> ProbesInput | Skipped:
-        """Count the results."""
         results = ProbeResult.objects.filter(run_id=job.job_id, user=job.user_id)
         found = ProbesInput(None, results.count(), results.filter(is_met=True).count())
         return found if found.probes else Skipped("there are no probes")
@@ -72,13 +68,7 @@ def _probes_of(job: Job) -> ProbeQuerySet:
 
 
 def run_probes(probes: ProbeQuerySet, run_id: uuid.UUID, *, requested_by: str) -> Iterator[ProbeResult]:
-    """Run probes and save the results. Must not be called within a transaction.
-
-    Args:
-        probes: The probes, of any people.
-        run_id: The id of the run, which has one result per probe.
-        requested_by: key:…, operator:… or command.
-    """
+    """Run probes of any people, and save one result each, with the same run id. Don't call it in a transaction."""
     for probe in list(probes.select_related("user", "session", "source_session").order_by("pk")):
         result = run_probe(probe, run_id, requested_by=requested_by)
         if result is not None:
@@ -139,9 +129,7 @@ class Measure:
     """The part of an answer that reached a context.
 
     Args:
-        words_found, words_count: Numbers of the expected answer's words.
         missing_words: The first of the missing words.
-        evidence_found, evidence_count: Numbers of evidence turns.
         refs: The addresses of its items, by layer.
         problem: Why there is no context. Blank if there is one.
     """
@@ -164,10 +152,10 @@ class Measure:
 
 
 def measure(probe: Probe, evidence: Sequence[Message], envelope: Envelope) -> Measure:
-    """Measure a context.
+    """Measure a context by the words of the expected answer, and the evidence turns that exist.
 
-    Args:
-        evidence: The evidence turns that exist.
+    The question itself and the policy are ignored. A turn counts as present if the context has its address, or most of
+    its words, because a fact or a moment may repeat its content. Negation is ignored: "not in Oslo" has the word Oslo.
     """
     items = _items(probe, envelope)
     stems = frozenset[str]().union(*(stems_in(item.text) for item in items))

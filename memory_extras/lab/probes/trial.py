@@ -36,10 +36,7 @@ class TriedProbe:
 
 
 def try_probes(trial: Trial, subject: Session | MemoryStream) -> list[TriedProbe]:
-    """Measure a subject's probes for each result of a trial. Writes nothing.
-
-    Call this outside any transaction.
-    """
+    """Measure a subject's probes for each result of a trial. Writes nothing. Call it outside any transaction."""
     probes = _probes_of(subject)
     recalls = [_recall(probe) for probe in probes]
     columns = [_measures(trial, answer.answer, subject, probes, recalls) for answer in trial.answers] if probes else []
@@ -81,7 +78,6 @@ def _measures(
 
 @contextmanager
 def _as_if_committed(trial: Trial, answer: Any, subject: Session | MemoryStream) -> Iterator[None]:
-    """Run the block as if the process had saved a result."""
     process = process_named(trial.process)
     with transaction.atomic():
         job = _running_job(process.name, subject)

@@ -17,8 +17,6 @@ from moments_app.summaries import Rolled, SummaryInput
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """A part of an engine's result."""
-
     heading: str
     text: str
     about: str = ""
@@ -62,7 +60,6 @@ def _turns(first: int, last: int) -> str:
 
 @singledispatch
 def readable_parts(answer: Any) -> list[AnswerPart]:
-    """Split a result into readable parts."""
     return [AnswerPart("Answer", str(answer))]
 
 
@@ -125,15 +122,12 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Side:
-    """The result of one text in a trial."""
-
     made: TrialAnswer
     is_active: bool
     parts: list[AnswerPart]
 
 
 def readable_sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
-    """Return both sides of a trial."""
     return [
         Side(made, bool(active and made.version.pk == active.pk), readable_parts(made.answer) if made.answer else [])
         for made in trial.answers

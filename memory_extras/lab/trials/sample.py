@@ -37,16 +37,11 @@ class Outcome:
 
     @property
     def differs(self) -> bool:
-        """Whether the two results differ."""
         return bool(self.added or self.removed)
 
 
 def sample_of(resource: PromptResource, size: int) -> list[int]:
-    """Choose a prompt's sample: the latest item of each person, those with probes first, and short ones last.
-
-    Args:
-        size: The maximum number of items.
-    """
+    """Choose a prompt's sample: the latest item of each person, those with probes first, and short ones last."""
     newest = _streams() if is_about_streams(resource) else _sessions()
     people = {one.user_id for one in newest}
     asked = set(Probe.objects.filter(user__in=people).values_list("user_id", flat=True))
@@ -58,7 +53,6 @@ def sample_of(resource: PromptResource, size: int) -> list[int]:
 
 
 def _is_short(subject: Session | MemoryStream) -> bool:
-    """Return whether a session is too short to be a good test."""
     return isinstance(subject, Session) and subject.message_count < SHORT
 
 
@@ -79,12 +73,7 @@ def trials_of(resource: PromptResource, *, actor: str) -> PromptTrialQuerySet:
 
 
 def start_trial(version: PromptVersion, size: int, *, requested_by: str) -> PromptTrial:
-    """Create a trial of a version, and of the active one if that is different.
-
-    Args:
-        size: The size of the sample.
-        requested_by: operator:….
-    """
+    """Create a trial of a version, and of the active one if that is different."""
     trial = PromptTrial.objects.create(version=version, size=size, requested_by=requested_by)
     active = version.resource.active_version
     for one in [active, version] if active and active.pk != version.pk else [version]:
@@ -143,20 +132,13 @@ def _met(probes: Sequence[TriedProbe], number: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Subject:
-    """A session or stream that a prompt can be tried on."""
-
     pk: int
     name: str
     about: str
 
 
 def subjects(resource: PromptResource, beginning: str) -> list[Subject]:
-    """Find sessions or streams to try the prompt on, latest first.
-
-    Args:
-        resource: The prompt.
-        beginning: The start of an id or name, typed by the operator. Blank finds all.
-    """
+    """Find sessions or streams to try the prompt on, latest first, by the start of an id or name."""
     return _streams_to_offer(beginning) if is_about_streams(resource) else _sessions_to_offer(beginning)
 
 

@@ -39,8 +39,6 @@ MAX_CHARS = 4_000
 
 
 class PersonForm(forms.Form):
-    """A new test person."""
-
     name = forms.RegexField(r"^[^/]+$", max_length=100)
     application = forms.ModelChoiceField(Application.objects.all(), required=False)
 
@@ -54,7 +52,6 @@ class SayForm(forms.Form):
 
 
 def may_play(request: HttpRequest) -> bool:
-    """Return whether the operator may open the playground, for the sidebar."""
     return request.user.has_perms(Playground.needs)
 
 
@@ -76,7 +73,6 @@ class Playground(OperatorPage):
         }
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Create a test person, or open the one with this name."""
         form = PersonForm(request.POST)
         if not form.is_valid():
             return self.page(status=400, problem="name: enter 1 to 100 characters without a slash.")
@@ -129,7 +125,6 @@ class Chat(TestPersonView):
         return HttpResponseRedirect(page_url(UserProfile, self.name, self.row.pk, session=session_id) + "#say")
 
     def _said(self, session_id: str, text: str, model: str) -> str:
-        """Send the message. Return why there is no answer, or a blank string."""
         person = self.row
         session = ChatSession(person.user_id, session_id, application=person.application_id)
         body = {"model": model, "messages": [{"role": "user", "content": text}]}

@@ -42,12 +42,7 @@ RESULTS_SHOWN = 50
 
 @dataclass(frozen=True)
 class ShownResult:
-    """A result for the page.
-
-    Args:
-        sources: The items of the context.
-        changes: What changed since the previous result.
-    """
+    """A result for the page, with the items of its context, and what changed since the previous result."""
 
     result: ProbeResult
     sources: list[Source]
@@ -55,7 +50,6 @@ class ShownResult:
 
 
 def chart_of(results: ProbeResultQuerySet) -> dict[str, Any]:
-    """Return the results over time, as a chart with a table."""
     found = points(results)
     asked, met = sum(point.asked for point in found), sum(point.met for point in found)
     bars = [(f"{point.day:%d %b}", round(point.share, 1)) for point in found]
@@ -122,7 +116,6 @@ class RunPersonsProbes(RowAction[Probe]):
 
 @transaction.atomic
 def queue_probes(user_pk: int, actor: str) -> Job:
-    """Queue a run of a person's probes."""
     return Job.objects.request(RunProbes.name, user_id=user_pk, requested_by=actor, force=True)
 
 
@@ -130,8 +123,6 @@ MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not ru
 
 
 class MetFilter(admin.SimpleListFilter):
-    """Filters probes by their latest result."""
-
     title = "last result"
     parameter_name = "met"
 
@@ -178,7 +169,6 @@ class ProbeAdmin(PageAdmin):
         return chart_of(results)
 
     def has_run_permission(self, request: HttpRequest) -> bool:
-        """Allow running probes with the permission to change them."""
         return bool(self.has_change_permission(request))
 
     @admin.action(description="Run all probes of these people", permissions=["run"])
@@ -204,15 +194,12 @@ class ProbeAdmin(PageAdmin):
 
 
 class DraftForm(forms.Form):
-    """A probe in the operator's words."""
-
     question = forms.CharField(max_length=QUESTION_MAX_CHARS)
     expected = forms.CharField(label="Expected answer", max_length=EXPECTED_MAX_CHARS)
     evidence = forms.CharField(max_length=1_000, required=False)
     anywhere = forms.BooleanField(required=False)
 
     def clean_evidence(self) -> list[int]:
-        """Parse the sequences of turns."""
         text: str = self.cleaned_data["evidence"].strip()
         try:
             return sequences_of(text) if text else []

@@ -29,8 +29,6 @@ TRIALS = 10  # over samples
 
 
 class TrialForm(TextForm):
-    """A text, and the session or stream to try it on."""
-
     subject = forms.IntegerField(
         label="Try on", min_value=1, max_value=2**62, error_messages={"required": "Choose one from the list."}
     )
@@ -78,7 +76,6 @@ class TryPrompt(TrialView):
     tried: Session | MemoryStream | None = None
 
     def people(self) -> Collection[int]:
-        """Return the person of the session or stream."""
         return people_of(self.tried) if self.tried else ()
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -88,7 +85,6 @@ class TryPrompt(TrialView):
         return self.editor(VersionForm(request.POST), **shown)
 
     def _tried(self, form: TrialForm) -> dict[str, Any]:
-        """Try the text. If that fails, return the reason."""
         if not form.is_valid():
             return {"problem": " ".join(f"{field.label}: {error}" for field in form for error in field.errors)}
         subject = sample.subject_with(self.row, form.cleaned_data["subject"])
@@ -127,14 +123,10 @@ class TrialSubjects(TrialView):
 
 
 class SampleForm(forms.Form):
-    """The number of sessions or streams to try a version on."""
-
     size = forms.TypedChoiceField(choices=[(size, size) for size in sample.SIZES], coerce=int)
 
 
 class SampleSubjectForm(forms.Form):
-    """One item of a sample."""
-
     subject = forms.IntegerField(min_value=1, max_value=2**62)
 
 
@@ -169,7 +161,6 @@ class ShowTrial(TrialView):
 
     @cached_property
     def trial(self) -> PromptTrial:
-        """The trial in the URL."""
         return get_object_or_404(sample.trials_of(self.row, actor=self.actor), pk=self.kwargs["trial"])
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
@@ -177,7 +168,6 @@ class ShowTrial(TrialView):
         return self.page(**self.figures(), left=left, seconds=round(settings.ENGINE.timeout_seconds))
 
     def figures(self) -> dict[str, Any]:
-        """Return the trial for its template, and for the table of several trials."""
         return {"trial": self.trial, "trials": [self.trial]}
 
     @property
@@ -195,7 +185,6 @@ class TryNextOfSample(ShowTrial):
     tried: Session | MemoryStream | None = None
 
     def people(self) -> Collection[int]:
-        """Return the person of the session or stream."""
         return people_of(self.tried) if self.tried else ()
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -208,7 +197,6 @@ class TryNextOfSample(ShowTrial):
         return HttpResponseRedirect(url_of(self.trial, self.chosen))
 
     def _try_next(self) -> dict[str, Any]:
-        """Try it. Return the result, or why it failed."""
         form = SampleSubjectForm(self.request.POST)
         subject = sample.subject_with(self.row, form.cleaned_data["subject"]) if form.is_valid() else None
         if subject is None:

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from memoryproject.database.backup import BackupError, Manifest, Say, backup
+from memoryproject.database.backup import BackupError, Manifest, Report, backup
 
 
 class BackupCommand(BaseCommand):
@@ -13,7 +13,7 @@ class BackupCommand(BaseCommand):
     done: ClassVar[str]
 
     @abstractmethod
-    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
+    def act(self, path: Path, report: Report, passphrase: str) -> Manifest:
         """Write or restore the backup. Raise `BackupError` if that fails."""
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -52,5 +52,5 @@ class Command(BackupCommand):
     )
     done = "{file}: {what}."
 
-    def act(self, path: Path, say: Say, passphrase: str) -> Manifest:
-        return backup(path, say, passphrase)
+    def act(self, path: Path, report: Report, passphrase: str) -> Manifest:
+        return backup(path, report, passphrase)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import connection
 
-from memoryproject.serving.fair_shares import caller, in_thread_of_caller
+from memoryproject.serving.fair_shares import caller, charge_caller
 from memoryproject.serving.request_limits import SPARE, ThreadsOfLoops
 from sessions_app.database.statement_timeouts import Kind, serving
 
@@ -25,7 +25,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     Each application has a share of the threads, so none can occupy all of them.
     """
     run = copy_context().run
-    async with _shares.here().share_of(caller()), in_thread_of_caller():
+    async with _shares.here().share_of(caller()), charge_caller():
         return await asyncio.get_running_loop().run_in_executor(_threads, run, _done_and_closed, work)
 
 

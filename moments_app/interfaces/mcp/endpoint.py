@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memoryproject.database.probe import PULSE
+from memoryproject.database.probe import PROBE
 from memoryproject.serving.request_limits import SPARE
 from memoryproject.settings import CONF
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work, in_mcp_thread
@@ -58,15 +58,15 @@ class Endpoint:
         """Admit or reject a request. Pass events of other types, such as startup, to the SDK.
 
         Raises:
-            NoAnswer: the database does not respond.
+            DatabaseHangs: the database does not respond.
         """
         # Use as many threads as the API, so that both fit into the pool of database connections.
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + SPARE
         app = self._inside
         if scope["type"] == "http":
-            PULSE.check()
+            PROBE.check()
             entering = asyncio.ensure_future(in_mcp_thread(_admitted, scope))
-            admitted = await PULSE.result(entering, lambda: True)
+            admitted = await PROBE.result(entering, lambda: True)
             if isinstance(admitted, Connection):
                 CURRENT.set(admitted)
             else:

@@ -18,7 +18,7 @@ from pytest_django.fixtures import Settings
 
 from memory_extras.oauth.models import Code, Consent
 from memoryproject.database import clocks
-from memoryproject.schedules import put_schedules_back, run_schedule, schedules
+from memoryproject.schedules import correct_next_runs, run_schedule, schedules
 from memoryproject.status.checks import judge
 from memoryproject.status.site_state import State
 from moments_app.jobs.worker import recover_jobs
@@ -199,12 +199,12 @@ def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, setti
 
 def test_row_48_a_schedule_more_than_one_interval_ahead_is_corrected_while_the_site_runs() -> None:
     known = schedules()
-    assert put_schedules_back() == []
+    assert correct_next_runs() == []
     for ahead in AHEAD.values():
         for row in Schedule.objects.all():
             row.next_run = timezone.now() + timedelta(minutes=row.minutes or 24 * 60) + ahead
             row.save()
-        put = put_schedules_back()
+        put = correct_next_runs()
         report(put)
         assert len(put) == len(known)
         late = [row.name for row in Schedule.objects.all() if row.next_run > row.calculate_next_run(timezone.now())]

@@ -15,7 +15,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from memoryproject.serving import fair_shares
-from memoryproject.serving.fair_shares import Caller, FairShares, Refused, in_thread_of_caller
+from memoryproject.serving.fair_shares import Caller, FairShares, Refused, charge_caller
 from memoryproject.serving.request_limits import Threads
 from sessions_app.database.statement_timeouts import Deadline, until
 from sessions_app.models import ApiKey, Application, Session, UserProfile
@@ -120,7 +120,7 @@ def test_row_43_a_caller_gets_one_thread_while_another_that_used_less_is_active(
         monkeypatch.setattr("memoryproject.serving.request_limits.FAIR_SHARES", shares)
 
         async def use_a_thread() -> None:
-            async with shares.one(lambda: caller), threads.one("", "", caller), in_thread_of_caller():
+            async with shares.one(lambda: caller), threads.one("", "", caller), charge_caller():
                 held["now"] += 1
                 held["most"] = max(held["most"], held["now"])
                 await asyncio.sleep(0.02)
@@ -164,7 +164,7 @@ def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def use(shares: FairShares, caller: Caller, seconds: float) -> None:
     """Make a call that uses a thread for that many seconds."""
-    async with shares.one(lambda: caller), in_thread_of_caller():
+    async with shares.one(lambda: caller), charge_caller():
         await asyncio.sleep(seconds)
 
 
@@ -199,7 +199,7 @@ def test_row_43_requests_with_a_new_key_wait_for_a_first_thread_and_are_then_cha
             nonlocal known, began
             async with shares.one(lambda: known):
                 began += 1
-                async with in_thread_of_caller():
+                async with charge_caller():
                     await asyncio.sleep(0.1)
                 known = Caller("new", "1")
                 await is_over.wait()

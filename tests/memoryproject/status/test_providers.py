@@ -62,7 +62,7 @@ def test_a_refusal_is_stored_until_the_key_is_accepted(
     checks = ProviderChecks()
 
     def noted() -> bool:
-        checks.look()
+        checks.check()
         return bool(refused_providers())
 
     wait_until(noted)

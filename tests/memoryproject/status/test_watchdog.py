@@ -19,11 +19,11 @@ from memoryproject.status.site_state import (
     Change,
     last_change,
     last_changes,
-    note_refused_providers,
+    record_refused_providers,
     refused_providers,
     restarts,
 )
-from memoryproject.status.watchdog import Watch
+from memoryproject.status.watchdog import Watchdog
 from moments_app.models import Job
 from sessions_app.models import Event, UserProfile
 from tests.support.newer import newer_version
@@ -48,15 +48,15 @@ class Watched:
 
     def __init__(self, receiver: Receiver) -> None:
         self.now = 0.0
-        self.watch = Watch([Webhook(receiver.url, "")], after=AFTER, clock=lambda: self.now)
+        self.watch = Watchdog([Webhook(receiver.url, "")], after=AFTER, clock=lambda: self.now)
 
-    def look(self, seconds: float = 0.0) -> None:
+    def check(self, seconds: float = 0.0) -> None:
         """Look now and that many seconds later, and then once more, which records the end of a delivery."""
-        self.watch.look()
+        self.watch.check()
         if seconds:
             self.now += seconds
-            self.watch.look()
-            self.watch.look()
+            self.watch.check()
+            self.watch.check()
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +145,7 @@ def test_a_brief_problem_is_not_a_change(watched: Watched, receiver: Receiver, a
         be_late(ada)
         watched.look(AFTER - 5)
         Job.objects.all().delete()
-        watched.look()
+        watched.check()
     assert states() == ["up"] and receiver.told == []
 
 
@@ -177,7 +177,7 @@ def test_an_unavailable_database_is_reported_at_once_and_recorded_later(watched:
 @pytest.mark.slow
 def test_a_late_watchdog_does_not_record_a_past_state(watched: Watched, receiver: Receiver) -> None:
     other = Watched(receiver)
-    other.look()
+    other.check()
     with away():
         watched.look(AFTER + 5)
         other.look(AFTER + 5)
@@ -235,7 +235,7 @@ def test_a_held_job_degrades_the_site(watched: Watched, receiver: Receiver, ada:
 def test_repeated_crashes_and_refused_keys_degrade_the_site(watched: Watched, receiver: Receiver) -> None:
     for _ in range(3):
         Event.objects.create(type="process_restarted", actor="run", payload={"told": "The worker ended with status 1."})
-    note_refused_providers(["Check ENGINE__API_KEY."])
+    record_refused_providers(["Check ENGINE__API_KEY."])
     watched.look(AFTER + 5)
     assert receiver.told[0]["reasons"] == [
         "Check ENGINE__API_KEY.",
@@ -246,7 +246,7 @@ def test_repeated_crashes_and_refused_keys_degrade_the_site(watched: Watched, re
 def test_newer_migrations_take_the_site_down(
     watched: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "fits", False)  # as in a process that starts now
+    monkeypatch.setattr(checks, "is_schema_current", False)  # as in a process that starts now
     with newer_version():
         watched.look(AFTER + 5)
     assert receiver.told[0]["state"] == "down"
