@@ -112,7 +112,7 @@ async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
     # The chat endpoint waits for a model, and has its own time limits.
     in_time = nullcontext() if path.startswith(CHAT) else until(Deadline(settings.LIMITS.request_seconds))
     with body, in_time:
-        async with FAIR_SHARES.one(identify):
+        async with FAIR_SHARES.admit(identify):
             await _dispatch(scope, body, receive, send)
 
 

@@ -74,7 +74,9 @@ class Budget:
             Refused: The wait would be too long. Nothing is reserved.
         """
         account = self._account(name)
-        wait = max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILL_SHARE)) if self.is_bound(name) else 0.0
+        wait = (
+            max(0.0, -account.left / (settings.LIMITS.budget_seconds * REFILL_SHARE)) if self.must_yield(name) else 0.0
+        )
         if wait > PATIENCE:
             text = (
                 f"This {self._kind} used more than its share of server time (LIMITS__BUDGET_SECONDS) while others that "
@@ -88,7 +90,7 @@ class Budget:
         """Charge thread-seconds used beyond the reservation. Refund them if the number is negative."""
         account = self._account(name)
         account.left -= seconds
-        if not self.is_bound(name):
+        if not self.must_yield(name):
             account.left = max(account.left, 0.0)  # no other caller had to wait, so there is no debt
 
     def expect(self, name: str, seconds: float) -> None:
@@ -96,7 +98,7 @@ class Budget:
         account = self._account(name)
         account.expected += LAST_CALL_WEIGHT * (seconds - account.expected)
 
-    def is_bound(self, name: str) -> bool:
+    def must_yield(self, name: str) -> bool:
         """Return whether another caller that used less has called recently."""
         account = self._accounts.get(name)
         if not account:
@@ -162,7 +164,7 @@ class FairShares:
         self._first: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def one(self, identify: Callable[[], Caller]) -> AsyncIterator[None]:
+    async def admit(self, identify: Callable[[], Caller]) -> AsyncIterator[None]:
         """Admit a request as soon as its caller's budgets allow it, or raise `Refused`.
 
         Args:
@@ -187,9 +189,9 @@ class FairShares:
         finally:
             has_used.set()
 
-    def is_bound(self, kind: str, name: str) -> bool:
+    def must_yield(self, kind: str, name: str) -> bool:
         """Return whether another caller of the same kind, `key` or `application`, has used less."""
-        return self._budgets[kind].is_bound(name)
+        return self._budgets[kind].must_yield(name)
 
     async def _reserved(self, caller: Caller, has_used: asyncio.Event) -> Spending:
         if not caller.application:  # an unverified key; `anonymous_throttle.py` limits those

@@ -76,7 +76,7 @@ class Threads:
         self._moved_at = time.monotonic()
 
     @asynccontextmanager
-    async def one(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
+    async def occupy(self, session: str, person: str, caller: Caller) -> AsyncIterator[None]:
         """Occupy a thread while the block runs, or raise `Refused`.
 
         Args:
@@ -101,7 +101,7 @@ class Threads:
                 share.release()
 
     @asynccontextmanager
-    async def share_of(self, caller: Caller) -> AsyncIterator[None]:
+    async def occupy_share(self, caller: Caller) -> AsyncIterator[None]:
         """Occupy a place in the caller's share while the block runs. Wait for it without a time limit."""
         async with AsyncExitStack() as stack:
             for share in self._shares_of(caller):
@@ -110,8 +110,8 @@ class Threads:
 
     def _shares_of(self, caller: Caller) -> Iterator[asyncio.Semaphore]:
         for kind, name in caller.names.items():
-            if FAIR_SHARES.is_bound(kind, name):
-                yield self._share(f"bound {kind} {name}", 1)
+            if FAIR_SHARES.must_yield(kind, name):
+                yield self._share(f"yielding {kind} {name}", 1)
             yield self._share(name and f"{kind} {name}", self._of_a_caller)
 
     def _share(self, subject: str, most: int) -> asyncio.Semaphore:
@@ -252,7 +252,7 @@ class ThreadsOfLoops:
         self._number = number
         self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
 
-    def here(self) -> Threads:
+    def current(self) -> Threads:
         return self._threads.setdefault(asyncio.get_running_loop(), Threads(self._number))
 
 
@@ -277,9 +277,9 @@ class Bridge:
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
         call = _Call(self._application, environ, send, loop)
-        work = asyncio.ensure_future(self._run(call, self._threads.here(), scope))
+        work = asyncio.ensure_future(self._run(call, self._threads.current(), scope))
         try:
-            messages = await PROBE.result(work, partial(call.leave, work), deadline())
+            messages = await PROBE.result(work, partial(call.abandon, work), deadline())
         except DeadlinePassed:
             limit = settings.LIMITS.request_seconds
             text = f"The request took longer than {limit:g} s and was stopped. Try again in a moment."
@@ -292,7 +292,7 @@ class Bridge:
         # Two applications may use the same ids for people and sessions.
         names = session_of(path), person_of(path, scope["query_string"], authorization)
         session, person = (name and application_of(authorization) + name for name in names)
-        async with threads.one(session, person, caller()):
+        async with threads.occupy(session, person, caller()):
             call.has_thread = True
             run = contextvars.copy_context().run
             return await asyncio.get_running_loop().run_in_executor(self._executor, run, call.run)
@@ -304,15 +304,15 @@ class _Call:
     def __init__(self, application: Application, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop) -> None:
         self._application, self._environ, self._send, self._loop = application, environ, send, loop
         self._start: Message = {}
-        self._has_begun = self._is_left = self.has_thread = False
+        self._has_sent = self._is_abandoned = self.has_thread = False
 
-    def leave(self, work: "asyncio.Task[list[Message]]") -> bool:
+    def abandon(self, work: "asyncio.Task[list[Message]]") -> bool:
         """Abandon the request if that is safe, and return whether it was. Cancel its task if it has no thread yet."""
-        only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_begun
-        self._is_left = only_reads or not self.has_thread
+        only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_sent
+        self._is_abandoned = only_reads or not self.has_thread
         if not self.has_thread:
             work.cancel()
-        return self._is_left
+        return self._is_abandoned
 
     def run(self) -> list[Message]:
         """Compute the response. Return the messages that are still to be sent."""
@@ -347,9 +347,9 @@ class _Call:
             asyncio.run_coroutine_threadsafe(self._sent(message), self._loop).result(READ_SECONDS)
 
     async def _sent(self, message: Message) -> None:
-        if self._is_left:
+        if self._is_abandoned:
             raise ClientGone
-        self._has_begun = True
+        self._has_sent = True
         if ends := deadline():
             ends.lift()
         await self._send(message)

@@ -229,7 +229,7 @@ def test_a_resting_child_is_restarted_only_for_work() -> None:
     tree = Tree([child], told.append)
     tree.start()
     first = child.pid
-    wait_until(lambda: child.rests)
+    wait_until(lambda: child.is_resting)
     tree.check_started()
     tree.restart_dead()
     assert child.pid == first
@@ -237,7 +237,7 @@ def test_a_resting_child_is_restarted_only_for_work() -> None:
     tree.restart_dead()
     second = child.pid
     assert second != first
-    wait_until(lambda: child.rests)
+    wait_until(lambda: child.is_resting)
     tree.restart_dead()
     assert child.pid == second
     tree.stop()
@@ -251,7 +251,7 @@ def test_a_child_that_is_woken_before_it_rests_is_restarted() -> None:
     tree.start()
     first = child.pid
     tree.wake()
-    wait_until(lambda: child.rests)
+    wait_until(lambda: child.is_resting)
     tree.restart_dead()
     assert child.pid != first
     tree.stop()

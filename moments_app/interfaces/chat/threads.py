@@ -25,7 +25,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     Each application has a share of the threads, so none can occupy all of them.
     """
     run = copy_context().run
-    async with _shares.here().share_of(caller()), charge_caller():
+    async with _shares.current().occupy_share(caller()), charge_caller():
         return await asyncio.get_running_loop().run_in_executor(_threads, run, _done_and_closed, work)
 
 

@@ -245,7 +245,7 @@ def test_the_pulse_uses_one_connection_until_it_is_lost() -> None:
 
 
 async def _takes(threads: Threads, session: str, person: str, held: asyncio.Event) -> None:
-    async with threads.one(session, person, UNKNOWN_CALLER):
+    async with threads.occupy(session, person, UNKNOWN_CALLER):
         await held.wait()
 
 
@@ -280,7 +280,7 @@ def test_a_session_gets_half_of_the_threads_and_a_person_three_quarters(
 
 async def _burst_after_a_quiet_time(threads: Threads) -> None:
     async def slow() -> None:
-        async with threads.one("", "", UNKNOWN_CALLER):
+        async with threads.occupy("", "", UNKNOWN_CALLER):
             await asyncio.sleep(0.2)
 
     threads._moved_at -= 2 * request_limits.STALLED_SECONDS
