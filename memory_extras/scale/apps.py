@@ -17,4 +17,4 @@ class ScaleConfig(AppConfig):
         several_servers.spread_tables.append(distribution.distributed_tables)
         several_servers.set_reader(replica)
         # Other apps are installed earlier, so their receivers of this signal run before.
-        post_migrate.connect(distribution.keep_distributed, sender=apps.get_app_config("moments_app"))
+        post_migrate.connect(distribution.redistribute, sender=apps.get_app_config("moments_app"))

@@ -25,7 +25,7 @@ CLIENT: dict[str, Any] = {
 }
 
 
-class PartOrWhole(S3File):  # type: ignore[misc]
+class PartialFile(S3File):  # type: ignore[misc]
     """An object to read. It is fetched completely, or from the offset that `seek` sets before the first read."""
 
     _file: Any
@@ -58,9 +58,9 @@ class S3Archives(S3Storage):  # type: ignore[misc]
             transfer_config=TransferConfig(use_threads=False),
         )
 
-    def _open(self, name: str, mode: str = "rb") -> PartOrWhole:
+    def _open(self, name: str, mode: str = "rb") -> PartialFile:
         try:
-            return PartOrWhole(self._normalize_name(clean_name(name)), mode, self)
+            return PartialFile(self._normalize_name(clean_name(name)), mode, self)
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
                 raise FileNotFoundError(name) from error

@@ -157,7 +157,7 @@ def test_row_43_the_wait_for_a_thread_ends_with_the_deadline() -> None:
 def budget(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set a budget of a tenth of a thread-second, refilled by a tenth per second. Reject calls over it at once."""
     settings.LIMITS = settings.LIMITS.model_copy(update={"budget_seconds": 0.1})
-    monkeypatch.setattr(fair_shares, "REFILLED", 1.0)
+    monkeypatch.setattr(fair_shares, "REFILL_SHARE", 1.0)
     monkeypatch.setattr(fair_shares, "PATIENCE", 0.0)
     monkeypatch.setattr(fair_shares, "REFUSED_AFTER", 0.0)
 
@@ -295,5 +295,5 @@ def test_row_43_every_entry_point_answers_429_in_its_own_shape(keys: tuple[str, 
             told = json.loads(answer.value.read())
             error = told["error"] if path.startswith("/v1/") else told["errors"][0]
             assert "share of server time" in error.get("message", error.get("detail"))
-        time.sleep(fair_shares.OTHERS_SECONDS + 0.1)
+        time.sleep(fair_shares.ACTIVE_SECONDS + 0.1)
         assert status_of(get(url, noisy)) == 200  # no other caller is active

@@ -224,11 +224,11 @@ def test_row_29_requests_get_503_soon_if_the_database_hangs_and_health_checks_re
         assert max(again.seconds) < WORST
 
 
-def test_the_pulse_uses_one_connection_until_it_is_lost() -> None:
+def test_the_probe_uses_one_connection_until_it_is_lost() -> None:
     asking = DatabaseProbe()
 
     def server_process() -> int:
-        asking._ask()
+        asking._send()
         return asking._connection.info.backend_pid if asking._connection else 0
 
     first = server_process()
