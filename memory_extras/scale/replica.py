@@ -131,12 +131,6 @@ def _record_failure(error: OperationalError) -> None:
         _skip_until = time.monotonic() + SKIP_SECONDS
 
 
-def forget_failure() -> None:
-    """Clear the record of a failed replica, so that it is used again."""
-    global _skip_until
-    _skip_until = 0.0
-
-
 class ReplicaMiddleware(MiddlewareMixin):
     """Stores the primary's WAL position after an operator's change, so that the next page shows the change."""
 

@@ -63,7 +63,7 @@ def replica_at(folder: Path) -> Iterator[None]:
     there = deepcopy(connections[connection.alias].settings_dict)
     # Not in the configured databases, because Django would empty these after the test.
     connections[replica.ALIAS] = DatabaseWrapper(there | {"EMBEDDED": False, "HOST": str(folder)}, alias=replica.ALIAS)
-    replica.forget_failure()
+    replica._skip_until = 0.0  # otherwise, a failed test could prevent its use
     try:
         yield
     finally:

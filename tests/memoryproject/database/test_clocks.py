@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 DAY = timedelta(days=1)
 AHEAD = {"a minute": timedelta(minutes=1), "a day": DAY, "a year": timedelta(days=365)}
-DECLARED = [*clocks.often(), *clocks.nightly(), *second_factor.TIMES]
+DECLARED = [*clocks.checked_every_minute(), *clocks.checked_nightly(), *second_factor.TIMES]
 
 SAYS_WHEN = "It says when something happened, and decides nothing."
 CHOSEN = "An operator chooses it, or an application says it, and it may lie ahead."
@@ -174,13 +174,13 @@ def date(times: Times, ahead: timedelta) -> Any:
 def test_row_48_a_correction_degrades_the_site_and_is_logged(ada: UserProfile) -> None:
     Job.objects.request("embed", talk(ada, 3), requested_by="test")
     Job.objects.update(run_after=timezone.now() + DAY)
-    put_back(clocks.often())
+    put_back(clocks.checked_every_minute())
     told = f"1 timestamp in moments_app.Job.run_after, up to {timezone.now() + DAY:%Y-%m-%d}"
     assert Event.objects.get(type=PUT_BACK).payload["told"].startswith(told)
     verdict = judge()
     assert verdict.state == State.DEGRADED
     assert any(told in reason and "clocks of all hosts" in reason for reason in verdict.reasons)
-    put_back(clocks.often())
+    put_back(clocks.checked_every_minute())
     assert Event.objects.filter(type=PUT_BACK).count() == 1
 
 
@@ -191,7 +191,7 @@ def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, setti
     Job.objects.take(lost.job_id)
     Job.objects.filter(pk=lost.pk).update(heartbeat_at=timezone.now() + DAY)
     assert Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT) is None
-    put_back(clocks.often())
+    put_back(clocks.checked_every_minute())
     wait_until(lambda: recover_jobs().taken_over == 1)
     assert Job.objects.take_next(["embed"], after=Job.FIRST_SUBJECT) is not None
     assert waits.pk != lost.pk
@@ -228,8 +228,10 @@ def test_row_48_a_locked_row_does_not_delay_other_tables(ada: UserProfile) -> No
     Job.objects.update(run_after=timezone.now() + DAY)
     Session.objects.update(last_activity_at=timezone.now() + DAY)
     with row_locked(session):
-        assert [done.column for done in put_back(clocks.often())] == ["moments_app.Job.run_after"]
-    assert [done.column for done in put_back(clocks.often())] == ["sessions_app.Session.last_activity_at"]
+        assert [done.column for done in put_back(clocks.checked_every_minute())] == ["moments_app.Job.run_after"]
+    assert [done.column for done in put_back(clocks.checked_every_minute())] == [
+        "sessions_app.Session.last_activity_at"
+    ]
 
 
 FEW_ROWS = {"Circuit", "WebhookEndpoint", "ApiKey", "Assistant", "Code", "AccessAttempt"}
@@ -239,7 +241,7 @@ FEW_ROWS = {"Circuit", "WebhookEndpoint", "ApiKey", "Assistant", "Code", "Access
 def test_columns_checked_every_minute_have_an_index_or_few_rows() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-        for times in clocks.often():
+        for times in clocks.checked_every_minute():
             plan = times.wrong().order_by().values("pk")[:1].explain()
             assert "Seq Scan" not in plan or times.model.__name__ in FEW_ROWS, plan
 
@@ -250,7 +252,7 @@ def test_row_48_a_workers_login_has_the_rights_to_correct_times() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION AUTHORIZATION {WORKER_ROLE}")
     try:
-        for times in (*clocks.often(), *clocks.nightly()):
+        for times in (*clocks.checked_every_minute(), *clocks.checked_nightly()):
             with transaction.atomic():
                 date(times, times.ahead + DAY)
                 assert len(put_back([times])) == 1, times

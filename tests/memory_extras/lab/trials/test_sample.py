@@ -25,7 +25,7 @@ def url(name: str, prompt: PromptResource, *more: Any) -> str:
     return reverse(f"admin:moments_app_promptresource_{name}", args=[prompt.pk, *more])
 
 
-def run_probes(client: Client, trial: PromptTrial, subject: str) -> str:
+def ask(client: Client, trial: PromptTrial, subject: str) -> str:
     """Return what the page shows for one subject of the sample."""
     asked = url("try_one", trial.version.resource, trial.pk)
     answer = client.post(asked, {"subject": subject}, headers={"HX-Request": "true"})

@@ -27,7 +27,7 @@ def url(name: str, prompt: PromptResource) -> str:
 class TestTrying:
     """The text in the editor compared with the active version."""
 
-    def run_probes(self, client: Client, prompt: PromptResource, subject: Any, **data: str) -> Any:
+    def ask(self, client: Client, prompt: PromptResource, subject: Any, **data: str) -> Any:
         posted = {"content": "OTHER WORDS", "subject": subject, "step": "try", **data}
         return client.post(url("try", prompt), posted, headers={"HX-Request": "true"})
 
