@@ -331,7 +331,7 @@ class Tree:
                         self.wake()
 
     def wake(self) -> None:
-        """Have `restart_dead` restart idle children, also those about to exit, which may not have seen the new work."""
+        """Mark all children, so `restart_dead` starts idle ones. One about to exit may not have seen the new work."""
         for child in self.children:
             child.is_woken = True
 

@@ -1,6 +1,6 @@
 """Endpoints for assistants without a login: metadata, registration, and tokens.
 
-The responses follow RFC 6749, 7009, 7591, 8414 and 9728. The consent pages are in `authorize` and `end_user`.
+The responses follow RFC 6749, 7009, 7591, 8414 and 9728. The consent pages are in `admin` and `end_user`.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Correct columns whose times determine when work is done. Times in the future are set to the present.
 
-The watchdog checks most of them and the schedules (`schedules.py`) every minute. `put_times_back` checks the others
-every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers can't read
-logins.
+The watchdog checks most of them and the schedules (`schedules.py`) every minute. The schedule `put_times_back` checks
+the others every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers
+can't read logins.
 """
 
 from collections.abc import Iterator

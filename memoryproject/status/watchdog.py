@@ -136,8 +136,8 @@ class Watchdog:
         except DatabaseUnavailable:
             recorded = self._unrecorded = change
         self._known = recorded
-        is_told = self._needs_notification(recorded)
-        self._delivery = Delivery(recorded, self._channels, self._clock) if is_told else None
+        needs_notification = self._needs_notification(recorded)
+        self._delivery = Delivery(recorded, self._channels, self._clock) if needs_notification else None
         log = logger.warning if recorded.is_news else logger.info
         log("the state of the site changed", **recorded.facts())
 

@@ -58,8 +58,8 @@ def _payload_with(*names: str) -> Callable[[Event], dict[str, Any] | None]:
 
 def _of_job(event: Event) -> dict[str, Any] | None:
     ids = {"user_id": None, "session_id": None} if event.user_pk is None else _of_person(event)
-    is_told = ids is not None and "job_id" in event.payload  # an erasure removes the job_id
-    return (ids or {}) | {name: event.payload[name] for name in ("job_id", "process")} if is_told else None
+    is_complete = ids is not None and "job_id" in event.payload  # an erasure removes the job_id
+    return (ids or {}) | {name: event.payload[name] for name in ("job_id", "process")} if is_complete else None
 
 
 PAYLOADS: dict[str, Callable[[Event], dict[str, Any] | None]] = {

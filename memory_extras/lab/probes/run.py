@@ -116,6 +116,8 @@ def evidence_of(probe: Probe) -> list[Message]:
 
 # --- how much of the expected answer a context contains: its words, and the evidence turns ---
 
+# No model answers or judges. That would cost two calls per question, vary between runs, and measure the answering model
+# more than the memory.
 
 MET_SHARE = 0.5  # share of the expected answer's words from which a probe is met
 PRESENT_SHARE = 0.8  # share of a turn's words from which it counts as present
