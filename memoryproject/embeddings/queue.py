@@ -46,10 +46,10 @@ class QueuedRequest:
             self.done.set_result(self._made)
 
 
-class Lane:
+class SerialQueue:
     """Requests that one thread processes in order, text by text. Requests of the line `yields_to` come first."""
 
-    def __init__(self, model: Model, *, is_query: bool, yields_to: "Lane | None" = None) -> None:
+    def __init__(self, model: Model, *, is_query: bool, yields_to: "SerialQueue | None" = None) -> None:
         self._model, self._is_query, self._yields_to = model, is_query, yields_to
         self._thread = ThreadPoolExecutor(1, initializer=None if is_query else _lower_priority)
         self._requests: deque[QueuedRequest] = deque()
@@ -110,8 +110,8 @@ class Lane:
 
 class Queue:
     def __init__(self, model: Model) -> None:
-        self._queries = Lane(model, is_query=True)
-        self._documents = Lane(model, is_query=False, yields_to=self._queries)
+        self._queries = SerialQueue(model, is_query=True)
+        self._documents = SerialQueue(model, is_query=False, yields_to=self._queries)
         self._tasks = [asyncio.create_task(line.run()) for line in (self._queries, self._documents)]
 
     def add(self, texts: Sequence[str], *, is_query: bool) -> "asyncio.Future[list[Embedding]]":
