@@ -47,7 +47,7 @@ class QueuedRequest:
 
 
 class SerialQueue:
-    """Requests that one thread processes in order, text by text. Requests of the line `yields_to` come first."""
+    """Requests that one thread processes in order, text by text. Requests of the queue `yields_to` come first."""
 
     def __init__(self, model: Model, *, is_query: bool, yields_to: "SerialQueue | None" = None) -> None:
         self._model, self._is_query, self._yields_to = model, is_query, yields_to
@@ -112,16 +112,16 @@ class Queue:
     def __init__(self, model: Model) -> None:
         self._queries = SerialQueue(model, is_query=True)
         self._documents = SerialQueue(model, is_query=False, yields_to=self._queries)
-        self._tasks = [asyncio.create_task(line.run()) for line in (self._queries, self._documents)]
+        self._tasks = [asyncio.create_task(queue.run()) for queue in (self._queries, self._documents)]
 
     def add(self, texts: Sequence[str], *, is_query: bool) -> "asyncio.Future[list[Embedding]]":
         """Queue texts. Raise `QueueFull` if too many texts are waiting."""
-        line = self._queries if is_query else self._documents
+        queue = self._queries if is_query else self._documents
         most = MAX_QUERIES if is_query else MAX_DOCUMENTS
-        if line.waiting and (line.waiting + len(texts) > most or line.seconds > MAX_WAIT):
-            raise QueueFull(line.seconds)
+        if queue.waiting and (queue.waiting + len(texts) > most or queue.seconds > MAX_WAIT):
+            raise QueueFull(queue.seconds)
         request = QueuedRequest(texts)
-        line.add(request)
+        queue.add(request)
         return request.done
 
 
