@@ -31,7 +31,7 @@ from memoryproject.conf import (
     MemoryFormationSettings,
     RollingSummarySettings,
 )
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 from moments_app.context import receipts
 from moments_app.engines import embeddings
 from moments_app.interfaces.chat import rounds
@@ -51,7 +51,7 @@ from tests.support.openai_server import OpenAIServer, content
 from tests.support.operator import operator
 from tests.support.waiting import TIMEOUT
 
-os.environ.setdefault(server.MAY_CREATE, "1")  # the run and its subprocesses create databases
+os.environ.setdefault(embedded.MAY_CREATE, "1")  # the run and its subprocesses create databases
 collect_ignore = [f"memory_extras/{extra}" for extra in extras.available() if extra not in settings.CONF.extras]
 SLOW_FIXTURES = {"browser", "site"}
 DATABASE = "transactional_db"
@@ -83,8 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     os.environ[folders.RUN] = str(os.getpid())
-    is_embedded = "embedded" in settings.DATABASES["default"]["ENGINE"]
-    _started_server = is_embedded and not server.running_socket(settings.EMBEDDED_DATABASE_DIR)
+    _started_server = settings.DATABASE_IS_EMBEDDED and not embedded.running_socket(settings.EMBEDDED_DATABASE_DIR)
 
 
 @pytest.hookimpl(trylast=True)
@@ -93,7 +92,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     folders.forget_migrated()
     if _started_server:
-        server.stop(settings.EMBEDDED_DATABASE_DIR)
+        embedded.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
 @pytest.hookimpl(wrapper=True)  # also around the selection by `-m` and the order of pytest-django

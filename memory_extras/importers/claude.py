@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from memory_extras.importers.conversations import SourceConversation, conversation_records
+from memory_extras.importers.records import SourceConversation, conversation_records
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.source import Owner, Source
 from sessions_app.text.chat_messages import Fields, text_and_parts, without_data, without_empty
@@ -24,8 +24,6 @@ ATTACHED_MAX_CHARS = 100_000  # maximum characters of all texts attached to a me
 
 
 class ClaudeConversation(BaseModel):
-    """A conversation in the export."""
-
     uuid: str
     name: Any = None
     created_at: str | None = None
@@ -34,8 +32,6 @@ class ClaudeConversation(BaseModel):
 
 
 class ContentBlock(BaseModel):
-    """A part of a message: text, thinking, a tool call, a tool result, or something else."""
-
     model_config = ConfigDict(extra="allow")
 
     type: str
@@ -60,12 +56,10 @@ class ClaudeMessage(BaseModel):
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first element is a Claude conversation."""
     return "chat_messages" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """Yield the messages of all conversations."""
     return conversation_records(NAME, source.elements(), owner, _parse_conversation)
 
 
@@ -85,10 +79,7 @@ def _parse_conversation(value: Any) -> SourceConversation:
 
 
 def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
-    """Return the branch of messages that ends with the current message, or else with the newest.
-
-    If no message has a parent, return all messages.
-    """
+    """Return the messages up to the current one, or else the newest. Without parents, return all messages."""
     by_id = {str(message.get("uuid")): message for message in chat.chat_messages}
     if not any(str(message.get("parent_message_uuid")) in by_id for message in chat.chat_messages):
         return chat.chat_messages
@@ -103,10 +94,7 @@ def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
 
 
 def _turns(message: ClaudeMessage) -> list[Fields]:
-    """Return the turns of a message in order: the text between tool results, and each tool result.
-
-    Attachments go with the first turn.
-    """
+    """Return the text between tool results, and each tool result, in order. Attachments go with the first turn."""
     turns: list[Fields] = []
     spoken: list[ContentBlock] = []
     for block in message.content or ():

@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as ShapeError
 
-from memory_extras.importers.conversations import checked_message
-from memory_extras.importers.remembered import has_item_with, items, statement
+from memory_extras.importers.records import checked_message, has_item_with, items, statement
 from sessions_app.imports.import_sessions import Record, Rejected, SessionRef, Statement
 from sessions_app.imports.source import CannotImport, LocatedValue, Owner, Source, public_id, reason_of
 from sessions_app.text.chat_messages import Fields
@@ -23,8 +22,6 @@ OTHERS = "It is about a peer other than --user."
 
 
 class PeerMessage(BaseModel):
-    """A message of a peer."""
-
     id: str
     content: str
     peer_id: str
@@ -34,25 +31,18 @@ class PeerMessage(BaseModel):
 
 
 class Conclusion(BaseModel):
-    """A conclusion about a peer."""
-
     content: str
     observed_id: str
     created_at: str | None = None
 
 
 def recognizes(source: Source) -> bool:
-    """Return whether the first item is a message or a conclusion."""
     message, conclusion = frozenset({"peer_id", "session_id", "content"}), frozenset({"observed_id", "content"})
     return has_item_with(source, PAGES, message, conclusion)
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]:
-    """Yield messages in the order of the file, oldest first, and conclusions.
-
-    Raises:
-        CannotImport: `--user` does not name the person's peer.
-    """
+    """Yield messages and conclusions, or raise `CannotImport` if `--user` doesn't name the person's peer."""
     if not owner.user_id:
         raise CannotImport(
             "Name the person's peer with --user and the agent's with --agent, because Honcho has only peers."

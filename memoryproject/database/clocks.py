@@ -1,8 +1,8 @@
 """Correct columns whose times determine when work is done. Times in the future are set to the present.
 
-The watchdog checks most of them and the schedules (`schedules.py`) every minute. `put_times_back` checks the others
-every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers can't read
-logins.
+The watchdog checks most of them and the schedules (`schedules.py`) every minute. The schedule `put_times_back` checks
+the others every night. The second factor of a login is checked when it is used (`second_factor.py`), because workers
+can't read logins.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ DAY = timedelta(days=1)  # maximum wait of a job (until tomorrow) and of a circu
 OF_EXTRAS: list[TimeColumn] = []
 
 
-def often() -> Iterator[TimeColumn]:
+def checked_every_minute() -> Iterator[TimeColumn]:
     """Yield the columns to check every minute. Each is in a small table or is the first column of an index."""
     yield from _jobs()
     yield TimeColumn(Circuit, "since")
@@ -69,7 +69,7 @@ def _jobs() -> Iterator[TimeColumn]:
         yield TimeColumn(Job, "finished_at", where={"status": ended})
 
 
-def nightly() -> Iterator[TimeColumn]:
+def checked_nightly() -> Iterator[TimeColumn]:
     """Yield the columns to check every night. Their times matter only over days, and each check reads a whole table."""
     yield TimeColumn(Message, "arrived_at")
     yield TimeColumn(Session, "last_arrived_at")
@@ -78,9 +78,9 @@ def nightly() -> Iterator[TimeColumn]:
     yield TimeColumn(WebhookDelivery, "queued_at")
 
 
-def put_times_back(*, dry_run: bool = False) -> str:
+def correct_times(*, dry_run: bool = False) -> str:
     """Reset timestamps in the future to the current time."""
-    wrong = columns_with_future_times(nightly())
+    wrong = columns_with_future_times(checked_nightly())
     if not dry_run:
         correct_times(wrong)
     return f"times in the future: {', '.join(map(str, wrong)) or 'none'}"

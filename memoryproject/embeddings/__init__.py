@@ -13,7 +13,7 @@ DIMENSIONS = 384
 BATCH_SIZE = 16  # texts per request: the longest take about 2 seconds
 INPUT_TYPES = "query/document"  # the values of `input_type` for this server
 ADDRESS_FILE = "embeddings.url"
-NOWHERE = "http://127.0.0.1:1/v1"  # refuses connections
+UNREACHABLE = "http://127.0.0.1:1/v1"  # refuses connections
 
 
 def is_packaged() -> bool:
@@ -26,11 +26,10 @@ def read_address(data_dir: Path) -> str:
     try:
         return (data_dir / ADDRESS_FILE).read_text()
     except OSError:
-        return NOWHERE
+        return UNREACHABLE
 
 
 def write_address(data_dir: Path, address: str) -> None:
-    """Write the address file atomically."""
     fresh = data_dir / f"{ADDRESS_FILE}.new"
     fresh.write_text(address)
     fresh.replace(data_dir / ADDRESS_FILE)

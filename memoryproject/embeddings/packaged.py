@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from memoryproject.embeddings import DIMENSIONS, PACKAGE
-from memoryproject.embeddings.served import MAX_CHARS, MAX_TOKENS, Embedded, Model, Numbers, session, unit
+from memoryproject.embeddings.served import MAX_CHARS, MAX_TOKENS, Embedding, Model, Vector, session, unit
 
 FILE = "e5-small-q4.bin"
 PREFIXES = ("passage: ", "query: ")
@@ -42,10 +42,10 @@ class PackagedModel(Model):
         self._tokenizer, self._embeddings = Tokenizer(file), Embeddings(file)
         self._session = session(Graph(file).serialized())
 
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         tokens = self._tokenizer.encode(PREFIXES[is_query] + text[:MAX_CHARS], MAX_TOKENS)
         [output] = self._session.run([OUTPUT], {INPUT: self._embeddings.of(tokens)[None]})
-        return Embedded(unit(numpy.asarray(output)[0]), len(tokens))
+        return Embedding(unit(numpy.asarray(output)[0]), len(tokens))
 
 
 class WeightsFile:
@@ -100,11 +100,11 @@ class WeightsFile:
             place += 2 + length + _ENTRY.size
         return tensors
 
-    def floats(self, name: str) -> Numbers:
+    def floats(self, name: str) -> Vector:
         offset, size = self._tensors[name]
         return self._array(offset, numpy.float32, size // 4)
 
-    def matrix(self, name: str, columns: int, rows: list[int] | None = None) -> Numbers:
+    def matrix(self, name: str, columns: int, rows: list[int] | None = None) -> Vector:
         """Return some rows of a matrix, or all of them."""
         offset, size = self._tensors[name]
         blocks = self._array(offset, _BLOCK, size // _BLOCK.itemsize).reshape(-1, columns // BLOCK)
@@ -112,7 +112,7 @@ class WeightsFile:
         packed = blocks["weights"]
         # The 4-bit weights of byte i are number i and i + 16 of the block.
         weights = numpy.concatenate([packed & 0xF, packed >> 4], axis=-1).astype(numpy.float32) - ZERO
-        found: Numbers = weights * blocks["scale"].astype(numpy.float32)[..., None]
+        found: Vector = weights * blocks["scale"].astype(numpy.float32)[..., None]
         return found.reshape(-1, columns)
 
 
@@ -157,8 +157,8 @@ class Embeddings:
         self._file = file
         self._positions = file.floats("emb.pos").reshape(-1, file.hidden) + file.floats("emb.type")[: file.hidden]
 
-    def of(self, tokens: list[int]) -> Numbers:
-        found: Numbers = self._file.matrix("emb.word", self._file.hidden, tokens) + self._positions[: len(tokens)]
+    def of(self, tokens: list[int]) -> Vector:
+        found: Vector = self._file.matrix("emb.word", self._file.hidden, tokens) + self._positions[: len(tokens)]
         return found
 
 

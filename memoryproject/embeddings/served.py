@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 MAX_CHARS = 1_000  # per text; the rest is ignored
 MAX_TOKENS = 320  # per text; the rest is ignored, because the time per token grows with the number of tokens
-WHOLE = "sentence_embedding"  # the output of models with built-in pooling
+POOLED_OUTPUT = "sentence_embedding"  # the output of models with built-in pooling
 _FATAL = 4  # a log level of ONNX Runtime
 
-Numbers = NDArray[numpy.float32]
+Vector = NDArray[numpy.float32]
 
 
-class Embedded(NamedTuple):
+class Embedding(NamedTuple):
     """A text's vector, of length 1, and its number of tokens."""
 
-    vector: Numbers
+    vector: Vector
     tokens: int
 
 
@@ -34,7 +34,7 @@ class Model(ABC):
     dimensions: int
 
     @abstractmethod
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         """Return the vector of a text."""
 
 
@@ -56,9 +56,9 @@ def session(model: str | bytes) -> "InferenceSession":
     return InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def unit(vector: Numbers) -> Numbers:
+def unit(vector: Vector) -> Vector:
     """Return the vector with length 1."""
-    found: Numbers = vector / max(numpy.linalg.norm(vector), numpy.finfo(numpy.float32).tiny)
+    found: Vector = vector / max(numpy.linalg.norm(vector), numpy.finfo(numpy.float32).tiny)
     return found
 
 
@@ -66,9 +66,6 @@ class OnnxModel(Model):
     """A sentence model in the usual format: `model.onnx` (or `onnx/model.onnx`) and `tokenizer.json`.
 
     A text's vector is the mean of its tokens' vectors, or the first token's if `1_Pooling/config.json` says so.
-
-    Args:
-        folder: The model's folder. Its name is the model's name.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -76,13 +73,13 @@ class OnnxModel(Model):
         self._session = session(str(path))
         self._inputs = {each.name for each in self._session.get_inputs()}
         outputs = [each.name for each in self._session.get_outputs()]
-        self._output = WHOLE if WHOLE in outputs else outputs[0]
+        self._output = POOLED_OUTPUT if POOLED_OUTPUT in outputs else outputs[0]
         self._takes_first = _pooling(folder).get("pooling_mode_cls_token", False)
         self._tokenizer = _tokenizer(folder)
         self.name = folder.name
         self.dimensions = len(self.embed("Hello.", is_query=True).vector)
 
-    def embed(self, text: str, *, is_query: bool) -> Embedded:
+    def embed(self, text: str, *, is_query: bool) -> Embedding:
         encoded = self._tokenizer.encode(text[:MAX_CHARS].encode(errors="replace").decode())
         fed = {
             "input_ids": [encoded.ids],
@@ -93,13 +90,12 @@ class OnnxModel(Model):
             [self._output], {name: numpy.array(fed[name], dtype=numpy.int64) for name in self._inputs}
         )
         pooled = self._pooled(numpy.asarray(output, dtype=numpy.float32)[0])
-        return Embedded(unit(pooled), len(encoded.ids))
+        return Embedding(unit(pooled), len(encoded.ids))
 
-    def _pooled(self, output: Numbers) -> Numbers:
-        """Combine the vectors of a text's tokens into one."""
+    def _pooled(self, output: Vector) -> Vector:
         if output.ndim == 1:
             return output
-        pooled: Numbers = output[0] if self._takes_first else output.mean(axis=0)
+        pooled: Vector = output[0] if self._takes_first else output.mean(axis=0)
         return pooled
 
 

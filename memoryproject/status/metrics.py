@@ -88,7 +88,6 @@ class _FromDatabase(Collector):
 
 
 def figures_of(application: int) -> "list[Figures]":
-    """Return the metrics of one application."""
     jobs = Job.objects.of_application(application)
     calls = EngineCall.objects.made().filter(job__in=jobs)
     usage = DailyUsage.objects.filter(application=application)
@@ -208,11 +207,11 @@ def _database() -> Iterator[Metric]:
 
 
 def _site() -> Iterator[Metric]:
-    recently = site_state.recently(1)
-    now = [change.state for change in recently.changes]
+    recent_events = site_state.recent_events(1)
+    now = [change.state for change in recent_events.changes]
     states: Labeled = {(str(state),): float(state in now) for state in site_state.State}
     yield _gauge("memory_state", "1 for the current state of the site, 0 for the other states.", ["state"], states)
-    refused = len(recently.refused)
+    refused = len(recent_events.refused)
     yield _gauge(
         "memory_providers_refused", "Providers that reject their configured key or address.", [], {(): refused}
     )
@@ -233,8 +232,8 @@ FIGURES: list[Figures] = [
 ]
 
 
-def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily(name, told, labels=labels)
+def _gauge(name: str, documentation: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(name, documentation, labels=labels)
     for of, value in values.items():
         gauge.add_metric(list(of), value)
     return gauge

@@ -15,7 +15,7 @@ from django.db import connection
 from django.http.request import validate_host
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memoryproject.serving.fair_shares import caller, in_thread_of_caller
+from memoryproject.serving.fair_shares import caller, charge_caller
 from memoryproject.serving.request_limits import SPARE, ThreadsOfLoops
 from sessions_app.daily_limits import Call, counting
 from sessions_app.database.statement_timeouts import RequestKind, serving
@@ -84,7 +84,7 @@ async def in_chat_thread(work: Callable[[], T]) -> T:
     Each application has a share of the threads, so none can occupy all of them.
     """
     run = copy_context().run
-    async with _chat_shares.here().share_of(caller()), in_thread_of_caller():
+    async with _chat_shares.current().occupy_share(caller()), charge_caller():
         return await asyncio.get_running_loop().run_in_executor(_chat_threads, run, _run_and_close, work)
 
 

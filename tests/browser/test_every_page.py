@@ -171,7 +171,7 @@ def test_the_page_that_authorizes_an_assistant_is_accessible_and_leads_back_to_i
 ) -> None:
     let_ask(settings, site)
     there = f"{site}/admin/"  # a local address, like an assistant's
-    client = Assistant.objects.register("Claude", [there], is_by_itself=True)
+    client = Assistant.objects.register("Claude", [there], registered_itself=True)
     tab.goto(page_url(ApiKey, "authorize", **asked(client, redirect_uri=there)))
     found = barriers(tab)
     tab.get_by_label("User (user_id)").fill("ada")

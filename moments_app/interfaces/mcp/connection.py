@@ -88,5 +88,5 @@ async def in_mcp_thread(work: Callable[..., T], *args: Any) -> T:
     Raises:
         Refused: no thread became free in time.
     """
-    async with _threads.here().one("", "", caller()):
+    async with _threads.current().occupy("", "", caller()):
         return await to_thread.run_sync(work, *args)

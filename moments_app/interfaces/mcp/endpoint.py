@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memoryproject.database.probe import PULSE
+from memoryproject.database.probe import PROBE
 from memoryproject.serving.request_limits import SPARE
 from memoryproject.settings import CONF
 from moments_app.interfaces.asgi import check_request
@@ -58,9 +58,9 @@ class Endpoint:
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads + SPARE
         app = self._sdk_application
         if scope["type"] == "http":
-            PULSE.check()
+            PROBE.check()
             connecting = asyncio.ensure_future(in_mcp_thread(_connect, scope))
-            result = await PULSE.result(connecting, lambda: True)
+            result = await PROBE.result(connecting, lambda: True)
             if isinstance(result, Connection):
                 CURRENT.set(result)
             else:

@@ -18,7 +18,7 @@ from pytest_django.fixtures import Settings
 
 from memory_extras.oauth.models import Code, Consent
 from memoryproject.database import clocks
-from memoryproject.schedules import put_schedules_back, run_schedule, schedules
+from memoryproject.schedules import correct_next_runs, run_schedule, schedules
 from memoryproject.status.checks import judge
 from memoryproject.status.site_state import State
 from moments_app.jobs.worker import recover_jobs
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 DAY = timedelta(days=1)
 AHEAD = {"a minute": timedelta(minutes=1), "a day": DAY, "a year": timedelta(days=365)}
-DECLARED = [*clocks.often(), *clocks.nightly(), *second_factor.TIMES]
+DECLARED = [*clocks.checked_every_minute(), *clocks.checked_nightly(), *second_factor.TIMES]
 
 SAYS_WHEN = "It says when something happened, and decides nothing."
 CHOSEN = "An operator chooses it, or an application says it, and it may lie ahead."
@@ -174,13 +174,13 @@ def date(times: TimeColumn, ahead: timedelta) -> Any:
 def test_row_48_a_correction_degrades_the_site_and_is_logged(ada: UserProfile) -> None:
     Job.objects.request("embed", talk(ada, 3), requested_by="test")
     Job.objects.update(run_after=timezone.now() + DAY)
-    correct_times(clocks.often())
+    correct_times(clocks.checked_every_minute())
     told = f"1 timestamp in moments_app.Job.run_after, up to {timezone.now() + DAY:%Y-%m-%d}"
     assert Event.objects.get(type=TIMES_CORRECTED).payload["told"].startswith(told)
     verdict = judge()
     assert verdict.state == State.DEGRADED
     assert any(told in reason and "clocks of all hosts" in reason for reason in verdict.reasons)
-    correct_times(clocks.often())
+    correct_times(clocks.checked_every_minute())
     assert Event.objects.filter(type=TIMES_CORRECTED).count() == 1
 
 
@@ -191,7 +191,7 @@ def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, setti
     Job.objects.claim(lost.job_id)
     Job.objects.filter(pk=lost.pk).update(heartbeat_at=timezone.now() + DAY)
     assert Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT) is None
-    correct_times(clocks.often())
+    correct_times(clocks.checked_every_minute())
     wait_until(lambda: recover_jobs().requeued == 1)
     assert Job.objects.claim_next(["embed"], after=Job.FIRST_SUBJECT) is not None
     assert waits.pk != lost.pk
@@ -199,12 +199,12 @@ def test_row_48_a_heartbeat_in_the_future_blocks_no_work(ada: UserProfile, setti
 
 def test_row_48_a_schedule_more_than_one_interval_ahead_is_corrected_while_the_site_runs() -> None:
     known = schedules()
-    assert put_schedules_back() == []
+    assert correct_next_runs() == []
     for ahead in AHEAD.values():
         for row in Schedule.objects.all():
             row.next_run = timezone.now() + timedelta(minutes=row.minutes or 24 * 60) + ahead
             row.save()
-        put = put_schedules_back()
+        put = correct_next_runs()
         report(put)
         assert len(put) == len(known)
         late = [row.name for row in Schedule.objects.all() if row.next_run > row.calculate_next_run(timezone.now())]
@@ -228,8 +228,10 @@ def test_row_48_a_locked_row_does_not_delay_other_tables(ada: UserProfile) -> No
     Job.objects.update(run_after=timezone.now() + DAY)
     Session.objects.update(last_activity_at=timezone.now() + DAY)
     with row_locked(session):
-        assert [done.column for done in correct_times(clocks.often())] == ["moments_app.Job.run_after"]
-    assert [done.column for done in correct_times(clocks.often())] == ["sessions_app.Session.last_activity_at"]
+        assert [done.column for done in correct_times(clocks.checked_every_minute())] == ["moments_app.Job.run_after"]
+    assert [done.column for done in correct_times(clocks.checked_every_minute())] == [
+        "sessions_app.Session.last_activity_at"
+    ]
 
 
 FEW_ROWS = {"Circuit", "WebhookEndpoint", "ApiKey", "Assistant", "Code", "AccessAttempt"}
@@ -239,7 +241,7 @@ FEW_ROWS = {"Circuit", "WebhookEndpoint", "ApiKey", "Assistant", "Code", "Access
 def test_columns_checked_every_minute_have_an_index_or_few_rows() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-        for times in clocks.often():
+        for times in clocks.checked_every_minute():
             plan = times.future_rows().order_by().values("pk")[:1].explain()
             assert "Seq Scan" not in plan or times.model.__name__ in FEW_ROWS, plan
 
@@ -250,7 +252,7 @@ def test_row_48_a_workers_login_has_the_rights_to_correct_times() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION AUTHORIZATION {WORKER_ROLE}")
     try:
-        for times in (*clocks.often(), *clocks.nightly()):
+        for times in (*clocks.checked_every_minute(), *clocks.checked_nightly()):
             with transaction.atomic():
                 date(times, times.ahead + DAY)
                 assert len(correct_times([times])) == 1, times

@@ -186,12 +186,12 @@ def test_usage_is_counted_by_application_and_an_application_sees_only_its_own(se
 COUNTING = """
 import asyncio
 from prometheus_client import CollectorRegistry, generate_latest
-from memoryproject.serving.observation import measured, register
+from memoryproject.serving.observation import with_metrics, register
 
 async def sent(message): ...
 
 async def answer():
-    with measured({"path": "/api/v1/sessions"}, sent) as send:
+    with with_metrics({"path": "/api/v1/sessions"}, sent) as send:
         await send({"type": "http.response.start", "status": 401})
 
 asyncio.run(answer())

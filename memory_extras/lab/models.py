@@ -1,16 +1,18 @@
-"""Probes: questions about a person with the answer that memory should find, and their results."""
+"""Probes with their results, and trials of prompts over samples."""
 
 import uuid
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import OuterRef, Q, Subquery
+from django.db.models import F, OuterRef, Q, Subquery
 from django.utils import timezone
 
 from moments_app.models.atom import content_hash
+from moments_app.models.prompt import PromptResource, PromptVersion
 from sessions_app.lexemes import whole_words
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.user_profile import OfPersonQuerySet
@@ -18,7 +20,8 @@ from sessions_app.models.user_profile import OfPersonQuerySet
 QUESTION_MAX_CHARS = 4_000
 EXPECTED_MAX_CHARS = 4_000
 KEPT_DAYS = 400  # how long results are stored
-NO_WORD = "Enter at least one word that can be searched for."
+SEE_PROBES, ADD_PROBES = "lab.view_probe", "lab.add_probe"  # permissions
+BLANK_PROMPT = "Enter at least one word that can be searched for."
 
 
 class ProbeQuerySet(OfPersonQuerySet["Probe"]):
@@ -28,7 +31,6 @@ class ProbeQuerySet(OfPersonQuerySet["Probe"]):
         return self.filter(concerned, user_id=session.user_id)
 
     def of_application(self, application: int) -> Self:
-        """Return the probes of all people of an application."""
         return self.filter(user__application=application)
 
     def newest_first(self) -> Self:
@@ -96,14 +98,13 @@ class Probe(models.Model):
         return self.question[:80]
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Also save the question's hash, which makes the question unique."""
         self.question_hash = content_hash(self.question)
         super().save(*args, **kwargs)
 
     def clean(self) -> None:
         """Check that the expected answer has searchable words, and that the question is new."""
         if not whole_words(self.expected):
-            raise ValidationError({"expected": NO_WORD})
+            raise ValidationError({"expected": BLANK_PROMPT})
         same = Probe.objects.filter(user=self.user_id, session=self.session_id)
         if same.filter(question_hash=content_hash(self.question)).exclude(pk=self.pk).exists():
             raise ValidationError({"question": "This person already has a probe with this question."})
@@ -111,7 +112,6 @@ class Probe(models.Model):
 
 class ProbeResultQuerySet(OfPersonQuerySet["ProbeResult"]):
     def expired(self) -> Self:
-        """Return the results older than `KEPT_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=KEPT_DAYS))
 
     def newest_first(self) -> Self:
@@ -158,3 +158,71 @@ class ProbeResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self.probe_id} {self.created_at:%Y-%m-%d %H:%M}"
+
+
+class PromptTrialQuerySet(models.QuerySet["PromptTrial"]):
+    def of(self, resource: PromptResource) -> Self:
+        """Return the trials of a prompt's versions, newest first, with their figures."""
+        found = self.filter(version__resource=resource).select_related("version")
+        return found.prefetch_related("sides__version").order_by("-pk")
+
+
+class PromptTrial(models.Model):
+    """A version of a prompt, compared with the active version on several sessions or streams."""
+
+    version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="trials")
+    size = models.PositiveIntegerField(help_text="Number of sessions or streams in the sample.")
+    tried = models.PositiveIntegerField(
+        default=0, help_text="Number of sessions or streams on which the version was tried."
+    )
+    differing = models.PositiveIntegerField(
+        default=0, help_text="Number of sessions or streams for which the two versions had different results."
+    )
+    requested_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = PromptTrialQuerySet.as_manager()
+
+    class Meta:
+        db_table = "moments_app_prompttrial"
+
+    def __str__(self) -> str:
+        return f"Trial of {self.version} on {self.size}"
+
+    def count_item(self, *, differs: bool) -> bool:
+        """Count another item of the sample. Return False if the sample was already complete."""
+        more = PromptTrial.objects.filter(pk=self.pk, tried__lt=F("size"))
+        return bool(more.update(tried=F("tried") + 1, differing=F("differing") + int(differs)))
+
+
+class TrialSide(models.Model):
+    """The figures of one of a trial's versions over the sample."""
+
+    trial = models.ForeignKey(PromptTrial, on_delete=models.CASCADE, related_name="sides")
+    version = models.ForeignKey(PromptVersion, on_delete=models.CASCADE, related_name="+")
+    calls = models.PositiveIntegerField(default=0)
+    failed = models.PositiveIntegerField(
+        default=0, help_text="Number of sessions or streams for which the version failed."
+    )
+    milliseconds = models.PositiveBigIntegerField(default=0)
+    tokens = models.PositiveBigIntegerField(default=0)
+    usd = models.DecimalField(max_digits=12, decimal_places=6, default=0)
+    kept = models.PositiveIntegerField(default=0)
+    dropped = models.PositiveIntegerField(default=0)
+    probes = models.PositiveIntegerField(default=0)
+    met = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        db_table = "moments_app_trialside"
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["trial", "version"], name="trial_side_once")]
+
+    def __str__(self) -> str:
+        return f"{self.version} in {self.trial_id}"
+
+    def add(self, figures: Mapping[str, Any]) -> None:
+        TrialSide.objects.filter(pk=self.pk).update(**{name: F(name) + value for name, value in figures.items()})
+
+    @property
+    def seconds_a_call(self) -> float:
+        return self.milliseconds / 1000 / self.calls if self.calls else 0.0

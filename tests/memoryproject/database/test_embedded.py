@@ -12,7 +12,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from memoryproject.conf import BASE_DIR
-from memoryproject.embedded import server
+from memoryproject.database import embedded
 from tests.support.folders import migrated_folder
 from tests.support.processes import manage, web
 from tests.support.waiting import answers, wait_until
@@ -50,12 +50,12 @@ def kill(data_dir: Path) -> psutil.Process:
 def test_a_command_starts_the_database_and_leaves_it_running(data_dir: Path) -> None:
     done = manage("shell", "--no-imports", "-c", COUNT, **_environment(data_dir))
     assert done.stdout.strip() == "42", done.stderr
-    assert server.running_socket(data_dir / "postgres")
+    assert embedded.running_socket(data_dir / "postgres")
 
 
 @pytest.mark.slow
 def test_concurrent_commands_start_the_database_once(data_dir: Path) -> None:
-    server.stop(data_dir / "postgres")
+    embedded.stop(data_dir / "postgres")
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(query, [data_dir] * 4)) == {"42"}
 
@@ -74,7 +74,7 @@ def test_a_stale_pid_of_another_program_does_not_prevent_a_start(data_dir: Path)
     pid_file = data_dir / "postgres" / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
     pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
-    assert server.running_socket(data_dir / "postgres") is None
+    assert embedded.running_socket(data_dir / "postgres") is None
     assert query(data_dir) == "42"
 
 
@@ -94,4 +94,4 @@ def _environment(data_dir: Path) -> dict[str, str]:
 def test_a_user_without_a_name_is_reported_immediately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     with pytest.raises(ImproperlyConfigured, match="the user id 54321 has none"):
-        server.ensure_running(tmp_path / "postgres")
+        embedded.ensure_running(tmp_path / "postgres")
