@@ -19,7 +19,8 @@ from django.db.models.functions import Greatest
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
-from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
+from moments_app.engines.statements import kind_of, statement_of, worth_of
+from moments_app.engines.statements.dates import plan_ends, since_in
 from moments_app.engines.words import words_of
 from moments_app.models.job import Job
 from moments_app.models.known_person import SELF, KnownPerson

@@ -21,7 +21,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, StreamSection
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import Part
-from moments_app.engines.statements import since_in
+from moments_app.engines.statements.dates import since_in
 from moments_app.engines.statements.named_people import is_proper_name
 from moments_app.jobs.process import ProcessInput, Progress, no_progress, prompt_in_force, session_of
 from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion

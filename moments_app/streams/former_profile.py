@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from moments_app.engines.extractive.language import words
-from moments_app.engines.statements import kind_of, since_in, statement_of, worth_of
+from moments_app.engines.statements import kind_of, statement_of, worth_of
+from moments_app.engines.statements.dates import since_in
 from moments_app.engines.words import ITEM, lines_of
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 

@@ -16,9 +16,8 @@ from django.db.models import Min
 
 from moments_app.engines.extractive.kinds import is_of_speaker
 from moments_app.engines.extractive.language import language_of
-from moments_app.engines.statements import NAME
+from moments_app.engines.statements import NAME, SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
-from moments_app.engines.statements.said import SPEAKER
 from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
 from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key

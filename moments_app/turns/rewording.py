@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
-from moments_app.engines.statements import statement_of
-from moments_app.engines.statements.said import AGE, HOME, RELATIONSHIP, WORK
+from moments_app.engines.statements import AGE, HOME, RELATIONSHIP, WORK, statement_of
 from moments_app.engines.words import bare, plain_words, words_of
 from moments_app.models.correction import reading
 from sessions_app import lexemes

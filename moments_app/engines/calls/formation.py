@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
-from moments_app.engines.statements.said import OTHER, kind_of
+from moments_app.engines.statements import OTHER, kind_of
 from moments_app.engines.transcript import Turn, as_data
 from sessions_app import lexemes
 

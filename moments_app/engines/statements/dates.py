@@ -43,7 +43,7 @@ def is_dated(text: str) -> bool:
     return bool(times.relative_times(text, ANY_DAY))
 
 
-def is_to_come(text: str) -> bool:
+def is_future(text: str) -> bool:
     """Return whether a text contains a relative time in the future, such as "tomorrow"."""
     return any(found.time.first > ANY_DAY for found in times.relative_times(text, ANY_DAY, is_dated=True))
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from moments_app.engines import times
-from moments_app.engines.statements.said import SPEAKER
+from moments_app.engines.statements import SPEAKER
 from moments_app.engines.tables import filled, lines_of
 from sessions_app.lexemes import DEFAULT, stop_words
 

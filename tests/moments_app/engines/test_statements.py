@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from moments_app.engines.statements import is_unreal, since_in, statement_of, worth_of
+from moments_app.engines.statements import is_unreal, statement_of, worth_of
+from moments_app.engines.statements.dates import since_in
 
 AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
