@@ -8,6 +8,7 @@ caller retries.
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 from memoryproject.embeddings.recipe import Recipe
@@ -57,7 +58,7 @@ class Embedder:
             path="/embeddings",
             api_key=api_key,
             model=recipe.name,
-            name=name,
+            engine=name,
             max_response_bytes=max_response_bytes,
             record=record,
         )
@@ -69,7 +70,7 @@ class Embedder:
     def recording(self, record: Callable[[CallRecord], None]) -> Self:
         """Return the same embedder with another function for recording calls."""
         other = copy(self)
-        other._endpoint = self._endpoint.recording(record)
+        other._endpoint = replace(self._endpoint, record=record)
         return other
 
     def record(self, call: CallRecord) -> None:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Generic
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
 
 from moments_app.engines import derivable, times
-from moments_app.engines.calls.shape import Answer
 from moments_app.engines.numbers import in_digits, plain
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
@@ -74,6 +75,8 @@ _REQUEST = re.compile(
     r"(?:always|never|from now on|you must|don['’]t ever)\b",
     re.IGNORECASE,
 )
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
-from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
 from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
-from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
-from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
+from moments_app.engines.calls.texts import (
+    ConsolidationAnswer,
+    ConsolidationRequest,
+    DigestAnswer,
+    DigestRequest,
+    QueryAnswer,
+    QueryRequest,
+    SummaryAnswer,
+    SummaryRequest,
+)
 from moments_app.engines.grounding import LeftOut
 from moments_app.engines.shared_call import Part
 

@@ -39,7 +39,7 @@ class Reranker:
             model=model,
             max_response_bytes=ANSWER_BYTES,
             record=record,
-            name=reranker_name(model),
+            engine=reranker_name(model),
         )
         self._timeout = timeout
 

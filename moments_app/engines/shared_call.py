@@ -1,32 +1,26 @@
-"""Convert requests about turns to prompts, which consist of instructions, known data, and the turns.
+"""Combine several requests about turns into one call.
 
-Several requests can be combined into one call: the turns are sent once, and the answer has a part for each request. Its
-system message contains the active prompt of each task. The requests may be about several conversations of one person.
-Each part is parsed and checked like the answer to a separate call. If a part is invalid, its request is sent again in a
-separate call, and the other parts are kept.
+The turns are sent once, and the answer has a part for each request. The system message contains the active prompt of
+each task. The requests may be about several conversations of one person. Each part is parsed and checked like the
+answer to a separate call. If a part is invalid, its request is sent again in a separate call, and the other parts are
+kept.
 """
 
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, singledispatch
-from typing import Any, Generic
+from functools import partial
+from typing import Any
 
 from pydantic import BaseModel, create_model
 
-from moments_app.engines.answers import InvalidAnswer, read_object, validated_text
-from moments_app.engines.calls import digest, formation, moments, summary
-from moments_app.engines.calls.digest import DigestRequest
+from moments_app.engines.answers import InvalidAnswer, Shape, indexes_of, read_object
 from moments_app.engines.calls.formation import FormationRequest, parsed
 from moments_app.engines.calls.moments import MomentRequest
-from moments_app.engines.calls.shape import Answer, Shape
-from moments_app.engines.calls.summary import SummaryRequest
-from moments_app.engines.grounding import Judge, Judged
+from moments_app.engines.grounding import Judged
 from moments_app.engines.transcript import Turn, fenced
 
-# An answer may not be longer than its input. The minimum is for short windows, whose names and tags may be longer.
-ANSWER_MIN_ALLOWANCE = 6_000  # characters
 PURPOSE = "combined"
 NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
 TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
@@ -37,73 +31,6 @@ MORE = (
 
 Request = MomentRequest | FormationRequest
 PartAnswer = Judged[Any] | InvalidAnswer
-
-
-@dataclass(frozen=True)
-class Question(Generic[Answer]):
-    """A request to a model, with the schema and the checks of its answer.
-
-    Args:
-        shape: the schema of the answer.
-        prompt: the text of the active prompt version.
-        known: the text before the turns.
-        turns: the turns in the prompt, oldest first.
-        allowance: maximum total characters of the answer's texts.
-        judge: removes statements that the turns don't support.
-    """
-
-    shape: Shape[Answer]
-    prompt: str
-    known: str
-    turns: Sequence[Turn]
-    allowance: int
-    judge: Judge[Answer]
-
-    @property
-    def text(self) -> str:
-        """The user message of a separate call."""
-        return "\n".join([self.known, indexes_of([turn.index for turn in self.turns]), fenced(self.turns)])
-
-
-def indexes_of(indexes: Sequence[int]) -> str:
-    return f"Turns: {indexes[0]} to {indexes[-1]}."
-
-
-@singledispatch
-def question_of(request: Any) -> Question[Any]:
-    raise TypeError(f"{type(request).__name__} is about no turns.")
-
-
-@question_of.register
-def _(request: MomentRequest) -> Question[Any]:
-    allowance = max(ANSWER_MIN_ALLOWANCE, _length(request.turns))
-    judge = partial(moments.judged, request)
-    return Question(moments.SHAPE, request.prompt, moments.known_text(request), request.turns, allowance, judge)
-
-
-@question_of.register
-def _(request: SummaryRequest) -> Question[Any]:
-    allowance = max(ANSWER_MIN_ALLOWANCE, 2 * (_length(request.turns) + len(request.base_text)))
-    judge = partial(summary.judged, request)
-    return Question(summary.SHAPE, request.prompt, summary.known_text(request), request.turns, allowance, judge)
-
-
-@question_of.register
-def _(request: FormationRequest) -> Question[Any]:
-    allowance = max(ANSWER_MIN_ALLOWANCE, 2 * _length(request.turns))
-    judge = partial(formation.judged, request)
-    return Question(formation.SHAPE, request.prompt, formation.known_text(request), request.turns, allowance, judge)
-
-
-@question_of.register
-def _(request: DigestRequest) -> Question[Any]:
-    allowance = max(ANSWER_MIN_ALLOWANCE, len(request.context) + _length(request.turns))
-    judge = partial(digest.judged, request)
-    return Question(digest.SHAPE, request.prompt, digest.known_text(request), request.turns, allowance, judge)
-
-
-def _length(turns: Sequence[Turn]) -> int:
-    return sum(len(turn.content) for turn in turns)
 
 
 @dataclass(frozen=True)
@@ -121,13 +48,9 @@ class Part:
     conversation: int = 1
 
     @property
-    def question(self) -> Question[Any]:
-        return question_of(self.request)
-
-    @property
     def task(self) -> str:
         """The name of the task, without the number of the conversation."""
-        return NAMES[self.question.shape.purpose]
+        return NAMES[self.request.question.shape.purpose]
 
     @property
     def name(self) -> str:
@@ -147,7 +70,7 @@ Place = tuple[int, int]  # (conversation, sequence)
 
 def prompt_of(parts: Sequence[Part]) -> str:
     """Return the system message: general instructions, then each task's active prompt under a heading."""
-    prompts = {part.task: part.question.prompt.strip() for part in parts}
+    prompts = {part.task: part.request.question.prompt.strip() for part in parts}
     tasks = f"{TASKS} {MORE}" if _are_several(parts) else TASKS
     return "\n\n".join([tasks, *(f"# {name}\n\n{prompt}" for name, prompt in prompts.items())])
 
@@ -174,7 +97,7 @@ def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
 
     The lines are selected for all turns, so tasks of the same name share them.
     """
-    return question_of(replace(part.request, turns=turns)).known.split("\n")
+    return replace(part.request, turns=turns).question.known.split("\n")
 
 
 def _turns_of(parts: Sequence[Part]) -> dict[Place, Turn]:
@@ -194,10 +117,10 @@ def _numbers(part: Part, turns: dict[Place, Turn]) -> list[int]:
 
 def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
     """Return the schema of the answer: an object with a field for each part."""
-    shapes = {part.name: part.question.shape for part in parts}
+    shapes = {part.name: part.request.question.shape for part in parts}
     asked: Any = {name: (shape.asked or shape.model, ...) for name, shape in shapes.items()}
     model = create_model("CombinedShape", **asked)
-    return Shape(PURPOSE, model, lambda answer: "")
+    return Shape(PURPOSE, model)
 
 
 # --- the answer ---
@@ -221,12 +144,11 @@ def parts_in(parts: Sequence[Part], completion: Any) -> list[PartAnswer]:
 
 
 def _came(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
-    question = part.question
     if answer is None:
         return InvalidAnswer("", "the combined answer doesn't contain this part.")
     own = _with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns])
     try:
-        return validated_text(question.shape, question.allowance, question.judge, json.dumps(own))
+        return part.request.question.judged_text(json.dumps(own))
     except InvalidAnswer as error:
         return error
 

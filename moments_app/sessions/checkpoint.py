@@ -15,7 +15,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.calls.digest import DigestRequest
+from moments_app.engines.calls.texts import DigestRequest
 from moments_app.engines.grounding import Grounds
 from moments_app.engines.interface import Engine
 from moments_app.engines.transcript import Turn

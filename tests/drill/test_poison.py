@@ -26,11 +26,9 @@ from drill.provider import Provider
 from drill.site import Site
 from memoryproject.conf import ChatSettings
 from moments_app.context import receipts
-from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
-from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
-from moments_app.engines.calls.summary import SummaryRequest
+from moments_app.engines.calls.texts import ConsolidationRequest, DigestRequest, Labelled, SummaryRequest
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn
 from moments_app.interfaces.mcp import server as mcp

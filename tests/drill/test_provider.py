@@ -12,11 +12,9 @@ import pytest
 from drill.ledger import new_mark
 from drill.load import came_to_its_end
 from drill.provider import Provider, refusing, refusing_text
-from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
-from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, StreamSection
 from moments_app.engines.calls.moments import Journey, MomentRequest
-from moments_app.engines.calls.summary import SummaryRequest
+from moments_app.engines.calls.texts import ConsolidationRequest, DigestRequest, Labelled, SummaryRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn

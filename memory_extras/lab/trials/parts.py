@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from moments_app.engines.calls.summary import Fact
+from moments_app.engines.calls.texts import Fact
 from moments_app.models import PromptResource
 from moments_app.moments.division import BuildInput, Built, Segment
 from moments_app.sessions.checkpoint import Digested, DigestInput

@@ -4,11 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from moments_app.engines.calls.shape import Shape
+from moments_app.engines.answers import Question, Shape, length_of
 from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.statements import OTHER, kind_of
 from moments_app.engines.transcript import Turn, as_data
@@ -80,6 +81,12 @@ class FormationRequest:
     sections: Sequence[StreamSection]
     prompt: str
     others: Collection[str] = ()
+
+    @property
+    def question(self) -> "Question[FormationAnswer]":
+        most = min(max(SHOWN_LEAST, len(self.turns) // TURNS_EACH), SHOWN_MOST)
+        known = "\n".join(f"Stream: {as_data(_shown(section, self.turns, most))}" for section in self.sections)
+        return Question(SHAPE, self.prompt, known, partial(judged, self), self.turns, 2 * length_of(self.turns))
 
 
 KindOfItem = Literal[
@@ -180,7 +187,7 @@ class FormationAnswer(BaseModel):
 
 
 # A formation may be empty, and each item is checked separately: see `streams/formation.py`.
-SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
+SHAPE = Shape("memory-extraction", FormationAnswer, asked=FormationShape)
 
 
 def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
@@ -265,12 +272,6 @@ def _judged_item(item: Any, grounds: Grounds, *, of_many: bool) -> Any:
     if not grounds.takes(text, complaint):
         return None
     return item | {"confidence": WEAK} if grounds.is_weak(text) else item
-
-
-def known_text(request: FormationRequest) -> str:
-    """Return the beginning of a formation request, before the turns: a section for each stream."""
-    most = min(max(SHOWN_LEAST, len(request.turns) // TURNS_EACH), SHOWN_MOST)
-    return "\n".join(f"Stream: {as_data(_shown(section, request.turns, most))}" for section in request.sections)
 
 
 def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str, object]:

@@ -12,8 +12,6 @@ separately, so batching doesn't change the memories.
 import re
 from collections.abc import Iterable, Sequence
 
-from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest, DraftLine
-from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import (
     DraftAtom,
     DraftAtoms,
@@ -21,8 +19,18 @@ from moments_app.engines.calls.formation import (
     FormationRequest,
     StreamSection,
 )
-from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
-from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
+from moments_app.engines.calls.texts import (
+    ConsolidationAnswer,
+    ConsolidationRequest,
+    DigestAnswer,
+    DigestRequest,
+    DraftLine,
+    Fact,
+    QueryAnswer,
+    QueryRequest,
+    SummaryAnswer,
+    SummaryRequest,
+)
 from moments_app.engines.extractive.kinds import is_instruction
 from moments_app.engines.extractive.language import content_words, language_of, words
 from moments_app.engines.extractive.moments import build_moments

@@ -13,7 +13,6 @@ from moments_app.engines.calls.formation import (
     FormationRequest,
     StreamSection,
     judged,
-    known_text,
     parsed,
 )
 from moments_app.engines.statements.named_people import is_proper_name
@@ -132,7 +131,7 @@ def test_the_known_statements_nearest_to_the_turns_are_shown() -> None:
 
     def shown(count: int) -> int:
         turns = [Turn(n, "user", f"My word{n} and my word{99 - n} are here.", AT) for n in range(count)]
-        line = known_text(FormationRequest(turns, [section], ""))
+        line = FormationRequest(turns, [section], "").question.known
         return len(json.loads(line.removeprefix("Stream: "))["known"])
 
     assert [shown(count) for count in (2, 12, 45)] == [4, 8, 15]

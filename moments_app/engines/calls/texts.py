@@ -1,0 +1,236 @@
+"""Requests for texts: a rolling summary, a digest, a consolidated stream, and a query for memory."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from moments_app.engines.answers import Question, Shape, length_of
+from moments_app.engines.grounding import Grounds, Judged
+from moments_app.engines.transcript import Turn, as_data, fenced
+
+# --- rolling summary ---
+
+
+class Fact(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    fact: str = Field(min_length=1, max_length=1_000)
+    message_indexes: list[int] = Field(default_factory=list, max_length=50)
+
+
+class SummaryAnswer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    summary_text: str = Field(min_length=1, max_length=6_000, description="At most 200 words about the whole window.")
+    facts: list[Fact] = Field(default_factory=list, max_length=100)
+
+
+SUMMARY = Shape(
+    "rolling-summary", SummaryAnswer, lambda answer: "" if answer.summary_text.strip() else "the summary is blank."
+)
+
+
+@dataclass(frozen=True)
+class SummaryRequest:
+    """The engine's input for adding turns to a rolling summary.
+
+    Args:
+        turns: The turns to add, oldest first. Their indexes are sequences of the session.
+        base_text: The previous summary. Blank for the first one.
+        base_facts: The previous summary's facts that are still in the window. They are kept and not sent to the model.
+        start: The first sequence of the window. Earlier content is dropped from the summary.
+        prompt: The text of the active prompt version.
+    """
+
+    turns: Sequence[Turn]
+    base_text: str
+    base_facts: Sequence[Fact]
+    start: int
+    prompt: str
+
+    @property
+    def question(self) -> Question[SummaryAnswer]:
+        known = (
+            f"Summary so far: {as_data(self.base_text)}\n"
+            f"The window begins at turn {self.start}: leave out what was said before it."
+        )
+        length = 2 * (length_of(self.turns) + len(self.base_text))
+        return Question(SUMMARY, self.prompt, known, self._judged, self.turns, length)
+
+    def _judged(self, answer: SummaryAnswer) -> Judged[SummaryAnswer]:
+        """Return the previous facts, and the parts of the answer that the turns or the previous summary support."""
+        grounds = Grounds(self.turns, [self.base_text, *(fact.fact for fact in self.base_facts)])
+        new = [fact.model_copy(update={"fact": text}) for fact in answer.facts if (text := grounds.kept(fact.fact))]
+        known = {fact.fact for fact in self.base_facts}
+        facts = [*self.base_facts, *(fact for fact in new if fact.fact not in known)]
+        text = grounds.kept(answer.summary_text)
+        problem = "" if text else "neither the turns nor the previous summary support the summary."
+        return grounds.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
+
+
+# --- digest ---
+
+
+class DigestAnswer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    context: str = Field(min_length=1, max_length=8_000, description="What a model needs to know to continue.")
+    lessons: list[str] = Field(
+        default_factory=list, max_length=20, description="What to do differently from now on, whoever asks."
+    )
+
+
+DIGEST = Shape("session-digest", DigestAnswer, lambda answer: "" if answer.context.strip() else "the context is blank.")
+
+
+@dataclass(frozen=True)
+class DigestRequest:
+    """The engine's input for a digest of a session: the context needed to continue it, and the lessons in it.
+
+    Args:
+        turns: The latest turns of the live window, oldest first. Their indexes are sequences of the session.
+        context: The context from before the window. May be blank.
+        max_words: Maximum words of the new context.
+        prompt: The text of the active prompt version.
+    """
+
+    turns: Sequence[Turn]
+    context: str
+    max_words: int
+    prompt: str
+
+    @property
+    def question(self) -> Question[DigestAnswer]:
+        known = f"Known from before these turns: {as_data(self.context)}\n" if self.context else ""
+        known += f"Context: at most {self.max_words} words."
+        length = len(self.context) + length_of(self.turns)
+        return Question(DIGEST, self.prompt, known, self._judged, self.turns, length)
+
+    def _judged(self, answer: DigestAnswer) -> Judged[DigestAnswer]:
+        """Return the answer without parts that neither the turns nor the earlier context support."""
+        grounds = Grounds(self.turns, [self.context])
+        lessons = [kept for lesson in answer.lessons if (kept := grounds.kept(lesson, may_order=True))]
+        context = grounds.kept(answer.context)
+        problem = "" if context else "neither the turns nor the earlier context support the context."
+        return grounds.judged(answer.model_copy(update={"context": context, "lessons": lessons}), problem)
+
+
+# --- consolidation ---
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A line of a stream's text, or an observation, with the label that the answer uses for it."""
+
+    label: str
+    text: str
+
+
+class DraftLine(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=20_000)
+    carries: list[str] = Field(
+        max_length=1_000, description="Labels of the earlier lines and observations whose statements are in this line."
+    )
+
+
+class ConsolidationAnswer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    lines: list[DraftLine] = Field(min_length=1, max_length=1_000)
+
+
+CONSOLIDATION = Shape(
+    "stream-consolidation",
+    ConsolidationAnswer,
+    lambda answer: "" if any(line.text.strip() for line in answer.lines) else "every line is blank.",
+)
+
+
+@dataclass(frozen=True)
+class ConsolidationRequest:
+    """The engine's input for merging observations into a stream's text.
+
+    Args:
+        prompt: The subject of the stream's text.
+        fixed: Lines written by people. They stay unchanged.
+        lines: The other lines of the current text.
+        observations: Oldest first, each with its date.
+        max_words: Maximum total words of the new lines.
+        rules: The text of the active prompt version.
+    """
+
+    prompt: str
+    fixed: Sequence[str]
+    lines: Sequence[Labelled]
+    observations: Sequence[Labelled]
+    max_words: int
+    rules: str
+
+    @property
+    def question(self) -> Question[ConsolidationAnswer]:
+        fixed = f"Lines that stay as they are, not to be said again: {as_data(list(self.fixed))}"
+        known = [
+            f"What the text is for: {as_data(self.prompt)}",
+            f"At most {self.max_words} words.",
+            *([fixed] if self.fixed else []),
+            "Lines so far:",
+            *_as_lines(self.lines),
+            "Observations, oldest first:",
+            *_as_lines(self.observations),
+        ]
+        length = 2 * sum(len(part.label) + len(part.text) for part in [*self.lines, *self.observations])
+        return Question(CONSOLIDATION, self.rules, "\n".join(known), self._judged, input_length=length)
+
+    def _judged(self, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
+        """Return the answer without lines that neither the current text nor the observations support."""
+        grounds = Grounds(known=[part.text for part in [*self.lines, *self.observations]])
+        lines = [
+            line for line in answer.lines if grounds.takes(line.text, grounds.complaint(line.text, may_order=True))
+        ]
+        problem = "" if lines else "neither the lines so far nor the observations support any of the lines."
+        return grounds.judged(answer.model_copy(update={"lines": lines}), problem)
+
+
+def _as_lines(parts: Sequence[Labelled]) -> Iterator[str]:
+    return (as_data({part.label: part.text}) for part in parts)
+
+
+# --- query ---
+
+
+class QueryAnswer(BaseModel):
+    """The query. Blank if memory need not be searched."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(max_length=1_000)
+
+
+QUERY = Shape("recall-query", QueryAnswer)
+
+
+@dataclass(frozen=True)
+class QueryRequest:
+    """The engine's input for writing the query with which memory is searched before a message is answered.
+
+    Args:
+        turns: The latest turns of the conversation, oldest first. Their indexes are sequences of the session.
+        message: The message to be answered.
+        prompt: The text of the active prompt version.
+    """
+
+    turns: Sequence[Turn]
+    message: str
+    prompt: str
+
+    @property
+    def question(self) -> Question[QueryAnswer]:
+        known = [
+            f"Message about to be answered: {as_data(self.message)}",
+            "The conversation before it:",
+            fenced(self.turns),
+        ]
+        return Question(QUERY, self.prompt, "\n".join(known))
