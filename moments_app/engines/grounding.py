@@ -3,7 +3,7 @@
 A model may invent facts, answer in another language, or repeat an injected instruction. Rules compare each sentence
 with the conversation and with earlier known text. A sentence is dropped, with the reason, if one of its numbers or
 names was never mentioned, if it has hardly any words of the conversation, or if it instructs its reader. Numbers and
-names that can be derived from the conversation are accepted (`derivable.py`). Content that the rules can't judge is
+names that can be derived from the conversation are accepted. Content that the rules can't judge is
 kept, for example names in German, where every noun is capitalized.
 """
 
@@ -18,8 +18,17 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
-from moments_app.engines import derivable, times
-from moments_app.engines.numbers import in_digits, plain
+from moments_app.engines import times
+from moments_app.engines.numbers import (
+    counts_of_lists,
+    decades_in_digits,
+    derived_numbers,
+    in_digits,
+    numbers_in,
+    plain,
+    spans_of_years,
+    years_since,
+)
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
@@ -75,6 +84,26 @@ _REQUEST = re.compile(
     r"(?:always|never|from now on|you must|don['’]t ever)\b",
     re.IGNORECASE,
 )
+_INITIALS = re.compile(r"\b[A-Z](?:\.?[A-Z]){1,5}\b\.?")
+_CAPITALIZED = re.compile(r"\b[A-ZÀ-ÖØ-Þ][\w'’-]*(?:(?:\s(?:of|the|and|for|de|du|der|des)){0,2}\s[A-ZÀ-ÖØ-Þ][\w'’-]*)+")
+_SMALL = frozenset("of the and for de du der des".split())
+_SHORT_PLACES = {
+    name: full.split("/")
+    for name, full in (
+        pair.split("=")
+        for pair in (
+            "philly=Philadelphia,vegas=Las Vegas,frisco=San Francisco,jozi=Johannesburg,brum=Birmingham,"
+            "cali=California,la=Los Angeles/Louisiana,bcn=Barcelona,cdmx=Mexico City/Ciudad de México,"
+            "nyc=New York,ny=New York,sf=San Francisco,dc=Washington,us=America/United States/American,"
+            "usa=America/American/United States,"
+            "uk=Britain/England/British/United Kingdom,uae=Emirates,eu=European Union/Europe,mtl=Montreal,"
+            "to=Toronto,atl=Atlanta,chi=Chicago,bos=Boston,pdx=Portland,ffm=Frankfurt,hh=Hamburg,muc=Munich/München,"
+            "nrw=Nordrhein-Westfalen/North Rhine-Westphalia,питер=Санкт-Петербург/Saint Petersburg,"
+            "мск=Москва/Moscow,спб=Санкт-Петербург,tx=Texas,ca=California,fl=Florida,wa=Washington,il=Illinois,"
+            "pa=Pennsylvania,ma=Massachusetts,nj=New Jersey,oh=Ohio,ga=Georgia,va=Virginia,az=Arizona,co=Colorado"
+        ).split(",")
+    )
+}
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -211,18 +240,18 @@ class Grounds:
     @cached_property
     def _in_digits(self) -> list[str]:
         languages = self._likely_languages
-        return [in_digits(derivable.before_digits(plain(text)), languages) for text in self._texts]
+        return [in_digits(decades_in_digits(plain(text)), languages) for text in self._texts]
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
         """The numbers in the texts, and those that can be derived from them."""
         written = {number for text in [*self._texts, *self._in_digits, *self._times] for number in _digits(text)}
-        derived = (derivable.derived_numbers(text, at) for text, at in self._dated)
+        derived = (derived_numbers(text, at) for text, at in self._dated)
         return frozenset(written.union(*(map(str, numbers) for numbers in derived)))
 
     @cached_property
     def _years_since(self) -> frozenset[int]:
-        return frozenset().union(*(derivable.years_since(text, at) for text, at in self._dated))
+        return frozenset().union(*(years_since(text, at) for text, at in self._dated))
 
     @property
     def _dated(self) -> Iterable[tuple[str, datetime]]:
@@ -235,11 +264,11 @@ class Grounds:
     @cached_property
     def _counts(self) -> frozenset[str]:
         """The numbers of items in lists."""
-        return frozenset(str(count) for text in self._in_digits for count in derivable.counts_of_lists(text))
+        return frozenset(str(count) for text in self._in_digits for count in counts_of_lists(text))
 
     @cached_property
     def _short_names(self) -> tuple[frozenset[str], frozenset[str]]:
-        return derivable.names_in_short(self._texts)
+        return _short_names_in(self._texts)
 
     @cached_property
     def _languages(self) -> frozenset[str]:
@@ -270,10 +299,8 @@ class Grounds:
     def _unsaid_numbers(self, text: str) -> set[str]:
         """Return the numbers of a text that were never mentioned. Dates near the time of a turn are accepted."""
         text = _DATE.sub(lambda date: "" if self._is_near(date) else date[0], text)
-        spans = {str(span) for span in derivable.spans_of_years(plain(text)) & self._years_since}
-        return {
-            number for number, forms in derivable.in_numbers(text) if not forms & self._numbers and not forms & spans
-        }
+        spans = {str(span) for span in spans_of_years(plain(text)) & self._years_since}
+        return {number for number, forms in numbers_in(text) if not forms & self._numbers and not forms & spans}
 
     def _is_near(self, date: re.Match[str]) -> bool:
         years = [int(year) for name, year in date.groupdict().items() if year]
@@ -283,7 +310,7 @@ class Grounds:
         if "de" in lexemes.likely_languages(text):  # the language of this text, because a conversation may have several
             return True
         initials, _places = self._short_names
-        spelled_out = derivable.spelled_out(text, initials)
+        spelled_out = _spelled_out(text, initials)
         return all(self._is_named(name) or name.casefold() in spelled_out for name in _NAME.findall(text))
 
     def _has_named(self, name: str) -> bool:
@@ -302,3 +329,30 @@ def _tells(text: str, *, may_order: bool = False) -> bool:
 def _digits(text: str) -> set[str]:
     """Return the numbers of a text in one notation: both 1,000 and 1.000 become 1000."""
     return {re.sub(r"\D", "", number) for number in _NUMBER.findall(text)}
+
+
+# --- short names ---
+
+
+def _short_names_in(texts: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the initials in texts ("NYC"), and the words in the full names of places with short names."""
+    initials, words = set(), set()
+    for text in texts:
+        found = {match.replace(".", "") for match in _INITIALS.findall(text)}
+        initials |= found
+        short = {one.casefold() for one in found} | {*re.findall(r"[^\W\d_]{4,}", text.casefold())}
+        full_names = (full for name in short & _SHORT_PLACES.keys() for full in _SHORT_PLACES[name])
+        words |= {word for full in full_names for word in full.split()}
+    return frozenset(initials), frozenset(word.casefold() for word in words)
+
+
+def _spelled_out(text: str, initials: frozenset[str]) -> set[str]:
+    """Return the words of names in a text that spell out the initials: "Massachusetts Institute of Technology"."""
+    words: set[str] = set()
+    for match in _CAPITALIZED.finditer(text):
+        parts = [word for word in match[0].split() if word not in _SMALL]
+        for first in range(len(parts)):
+            for last in range(first + 2, len(parts) + 1):
+                if "".join(part[0] for part in parts[first:last]).upper() in initials:
+                    words |= {part.casefold() for part in parts[first:last]}
+    return words
