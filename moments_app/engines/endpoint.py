@@ -118,8 +118,8 @@ class Endpoint:
         finally:
             record = self._recorded(purpose, started, usage, failure)
             exchange = _exchange(body, answered) if failure else None
-            is_broken_off = failure is broken_off
-            self.record(replace(record, is_broken_off=is_broken_off, kept=kept, left_out=left_out, exchange=exchange))
+            is_aborted = failure is broken_off
+            self.record(replace(record, is_aborted=is_aborted, kept=kept, left_out=left_out, exchange=exchange))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
         """Return an error for operators about an unusable answer, without quoting the answer."""

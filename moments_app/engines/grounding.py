@@ -140,7 +140,7 @@ class Judged(Generic[Answer]):
 Judge = Callable[[Answer], Judged[Answer]]
 
 
-class Grounds:
+class Evidence:
     """The texts that a model received, against which its answer is checked. Records the results.
 
     Args:
@@ -149,9 +149,9 @@ class Grounds:
     """
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
-        self._said = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
-        self._texts = [*self._said, *known]
-        self._orders = [turn.content for turn in turns if turn.role == "user"]
+        self._turn_texts = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
+        self._texts = [*self._turn_texts, *known]
+        self._user_texts = [turn.content for turn in turns if turn.role == "user"]
         self._said_at = [turn.created_at for turn in turns]
         self._years = {turn.created_at.year for turn in turns}
         self._times = [f"{turn.created_at:%Y-%m-%d %H:%M}" for turn in turns]
@@ -162,12 +162,12 @@ class Grounds:
         """Return the kept part of an answer, with the results recorded so far."""
         return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
 
-    def kept(self, text: str, *, may_order: bool = False) -> str:
-        """Return a text without unsupported sentences and, unless `may_order`, without instructions to the reader."""
+    def supported(self, text: str, *, may_instruct: bool = False) -> str:
+        """Return the supported sentences of a text, without instructions to the reader unless `may_instruct`."""
         parts = [part for part in _SENTENCE_END.split(text) if part is not None]
         kept = ""
         for sentence, space in zip(parts[::2], [*parts[1::2], ""], strict=False):
-            if self.takes(sentence, self.complaint(sentence, may_order=may_order)):
+            if self.accepts(sentence, self.drop_reason(sentence, may_instruct=may_instruct)):
                 kept += sentence + space
         return kept.strip()
 
@@ -175,35 +175,35 @@ class Grounds:
     def dropped(self) -> Counter[str]:
         return Counter(one.reason for one in self.left_out)
 
-    def kept_of(self, items: Iterable[str]) -> list[str]:
+    def without_instructions(self, items: Iterable[str]) -> list[str]:
         """Return short items without those that instruct their reader."""
-        return [item for item in items if self.takes(item, INSTRUCTION if _tells(item) else "")]
+        return [item for item in items if self.accepts(item, INSTRUCTION if _instructs(item) else "")]
 
-    def persons(self, names: Iterable[str]) -> list[str]:
+    def mentioned(self, names: Iterable[str]) -> list[str]:
         """Return the names that occur in the conversation."""
-        return [name for name in names if self.takes(name, "" if self._has_named(name) else NAME)]
+        return [name for name in names if self.accepts(name, "" if self._has_named(name) else NAME)]
 
-    def takes(self, text: str, complaint: str) -> bool:
+    def accepts(self, text: str, reason: str) -> bool:
         """Record a text as kept, or as dropped for a reason. Return whether it is kept."""
-        if complaint:
-            self.left_out.append(LeftOut(text, complaint))
+        if reason:
+            self.left_out.append(LeftOut(text, reason))
         elif text.strip():
             self.kept_count += 1
-        return not complaint
+        return not reason
 
-    def complaint(
-        self, text: str, *, may_order: bool = False, may_be_asked_for: bool = True, may_be_weak: bool = False
+    def drop_reason(
+        self, text: str, *, may_instruct: bool = False, may_repeat_instruction: bool = True, may_be_weak: bool = False
     ) -> str:
         """Return the reason to drop a sentence, without quoting the sentence. Blank to keep it.
 
         Args:
-            may_order: Whether it is meant to instruct its reader.
-            may_be_asked_for: Whether it may repeat an instruction that the person gave the assistant.
+            may_instruct: Whether it is meant to instruct its reader.
+            may_repeat_instruction: Whether it may repeat an instruction that the person gave the assistant.
             may_be_weak: Whether it needs only one word of the conversation, because the caller marks weak sentences
                 (`is_weak`).
         """
         text = unicodedata.normalize("NFKC", text)
-        if _tells(text, may_order=may_order or (may_be_asked_for and self._is_asked_for(text))):
+        if _instructs(text, may_instruct=may_instruct or (may_repeat_instruction and self._repeats_instruction(text))):
             return INSTRUCTION
         share, count = self._share_of(text)
         if share < 0.5 and self._is_foreign(text):
@@ -227,7 +227,7 @@ class Grounds:
 
     @cached_property
     def _likely_languages(self) -> tuple[str, ...]:
-        return lexemes.languages_of(self._said or self._texts)
+        return lexemes.languages_of(self._turn_texts or self._texts)
 
     @cached_property
     def _stems(self) -> frozenset[str]:
@@ -258,7 +258,7 @@ class Grounds:
         """The texts with digits, each with its time. Earlier known texts have the time of the latest turn."""
         if not self._said_at:
             return ()
-        known = len(self._texts) - len(self._said)
+        known = len(self._texts) - len(self._turn_texts)
         return zip(self._in_digits, [*self._said_at, *[max(self._said_at)] * known], strict=True)
 
     @cached_property
@@ -273,8 +273,8 @@ class Grounds:
     @cached_property
     def _languages(self) -> frozenset[str]:
         """The languages of the conversation, and a blank one for uncertain turns. Empty if all is uncertain."""
-        whole = lexemes.certain_language(" ".join(sorted(self._said, key=len)[-5:]))
-        return frozenset({"", whole, *map(lexemes.certain_language, self._said)} if whole else ())
+        whole = lexemes.certain_language(" ".join(sorted(self._turn_texts, key=len)[-5:]))
+        return frozenset({"", whole, *map(lexemes.certain_language, self._turn_texts)} if whole else ())
 
     # --- judging ---
 
@@ -288,12 +288,14 @@ class Grounds:
         stems = {stem for stem in self._stems_in(text) if not stem.isdigit()}
         return (len(stems & self._stems) / len(stems) if stems else 1.0), len(stems)
 
-    def _is_asked_for(self, text: str) -> bool:
+    def _repeats_instruction(self, text: str) -> bool:
         """Return whether the person gave this instruction, in similar words."""
         stems = self._stems_in(text)
         if not stems or not _ORDER.search(text):
             return False
-        orders = (part for said in self._orders for part in _SENTENCE_END.split(said) if part and _REQUEST.search(part))
+        orders = (
+            part for said in self._user_texts for part in _SENTENCE_END.split(said) if part and _REQUEST.search(part)
+        )
         return any(len(stems & self._stems_in(order)) >= ASKED_SHARE * len(stems) for order in orders)
 
     def _unsaid_numbers(self, text: str) -> set[str]:
@@ -322,8 +324,8 @@ class Grounds:
         return small in _CALENDAR | _ROLES | places or small[:NAME_STEM] in self._names
 
 
-def _tells(text: str, *, may_order: bool = False) -> bool:
-    return bool(_COMMAND.search(text) or (not may_order and _ORDER.search(text)))
+def _instructs(text: str, *, may_instruct: bool = False) -> bool:
+    return bool(_COMMAND.search(text) or (not may_instruct and _ORDER.search(text)))
 
 
 def _digits(text: str) -> set[str]:

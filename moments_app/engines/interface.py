@@ -29,7 +29,7 @@ from moments_app.engines.shared_call import Part
 EMBEDDING, RERANK = "embedding", "rerank"  # purposes of calls to embedders and rerankers
 
 
-class About(StrEnum):
+class Cause(StrEnum):
     """The causes of failed calls. Each has one consequence."""
 
     TEXT = "text"  # the job fails after its last attempt; other jobs are not affected
@@ -39,17 +39,17 @@ class About(StrEnum):
     NETWORK = "network"  # the circuit opens after a second failure, and then probes the endpoint
 
 
-ABOUT = {
-    "rejected": About.TEXT,
-    "invalid_answer": About.ANSWER,
-    "too_large": About.ANSWER,
-    "credential": About.CREDENTIAL,
-    "quota": About.CREDENTIAL,
-    "address": About.CREDENTIAL,
-    "rate_limited": About.LOAD,
-    "timeout": About.NETWORK,
-    "unavailable": About.NETWORK,
-    "server_error": About.NETWORK,
+CAUSES = {
+    "rejected": Cause.TEXT,
+    "invalid_answer": Cause.ANSWER,
+    "too_large": Cause.ANSWER,
+    "credential": Cause.CREDENTIAL,
+    "quota": Cause.CREDENTIAL,
+    "address": Cause.CREDENTIAL,
+    "rate_limited": Cause.LOAD,
+    "timeout": Cause.NETWORK,
+    "unavailable": Cause.NETWORK,
+    "server_error": Cause.NETWORK,
 }
 
 
@@ -70,14 +70,14 @@ class CallRecord:
         engine: The name of the engine, e.g. `openai:gpt-4.1-mini`.
         input_tokens, output_tokens: As reported by the endpoint, or None.
         latency_ms: Wall time in milliseconds.
-        error_kind: A key of `ABOUT`. Blank if the call succeeded.
+        error_kind: A key of `CAUSES`. Blank if the call succeeded.
         error: One sentence for an operator, without prompt, completion or key.
         retry_after: Seconds to wait, as requested by the endpoint, or None.
-        is_broken_off: Whether the caller aborted the call, which says nothing about the endpoint.
+        is_aborted: Whether the caller aborted the call, which says nothing about the endpoint.
         kept: Number of sentences and items of the answer that were kept.
         left_out: The dropped sentences and items, each with the reason. Not stored with the call.
         exchange: The texts of a failed call.
-        is_beside: Whether it failed in parallel with another call of the same work, and gives no new information.
+        is_parallel: Whether it failed in parallel with another call of the same work, and gives no new information.
         is_part: Whether it covers one part of a combined call, which has a record of its own with the tokens and time.
     """
 
@@ -89,12 +89,12 @@ class CallRecord:
     error_kind: str = ""
     error: str = ""
     retry_after: float | None = None
-    is_broken_off: bool = False
+    is_aborted: bool = False
     kept: int = 0
     left_out: Sequence[LeftOut] = field(default=(), repr=False)
     exchange: Exchange | None = field(default=None, repr=False)
     is_part: bool = False
-    is_beside: bool = False
+    is_parallel: bool = False
 
     @property
     def dropped(self) -> Counter[str]:

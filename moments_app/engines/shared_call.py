@@ -1,7 +1,7 @@
 """Combine several requests about turns into one call.
 
 The turns are sent once, and the answer has a part for each request. The system message contains the active prompt of
-each task. The requests may be about several conversations of one person. Each part is parsed and checked like the
+each task. The requests may be about several conversations of one person. Each part is parse_line and checked like the
 answer to a separate call. If a part is invalid, its request is sent again in a separate call, and the other parts are
 kept.
 """
@@ -16,13 +16,13 @@ from typing import Any
 from pydantic import BaseModel, create_model
 
 from moments_app.engines.answers import InvalidAnswer, Shape, indexes_of, read_object
-from moments_app.engines.calls.formation import FormationRequest, parsed
+from moments_app.engines.calls.formation import FormationRequest, parse_line
 from moments_app.engines.calls.moments import MomentRequest
 from moments_app.engines.grounding import Judged
 from moments_app.engines.transcript import Turn, fenced
 
 PURPOSE = "combined"
-NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
+TASK_NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
 TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
 MORE = (
     "There are more conversations of the same person, the later ones last: a task with a number is the task of that "
@@ -50,19 +50,19 @@ class Part:
     @property
     def task(self) -> str:
         """The name of the task, without the number of the conversation."""
-        return NAMES[self.request.question.shape.purpose]
+        return TASK_NAMES[self.request.question.shape.purpose]
 
     @property
     def name(self) -> str:
         return self.task if self.conversation == 1 else f"{self.task}_{self.conversation}"
 
     @property
-    def places(self) -> list["Place"]:
-        """The places of the request's turns, which identify them among the turns of all conversations."""
+    def turn_keys(self) -> list["TurnKey"]:
+        """The turn_keys of the request's turns, which identify them among the turns of all conversations."""
         return [(self.conversation, sequence) for sequence in self.sequences]
 
 
-Place = tuple[int, int]  # (conversation, sequence)
+TurnKey = tuple[int, int]  # (conversation, sequence)
 
 
 # --- the request ---
@@ -100,19 +100,19 @@ def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
     return replace(part.request, turns=turns).question.known.split("\n")
 
 
-def _turns_of(parts: Sequence[Part]) -> dict[Place, Turn]:
+def _turns_of(parts: Sequence[Part]) -> dict[TurnKey, Turn]:
     """Return the numbered turns of all requests. If several requests contain a turn, use its longest version."""
-    shown: dict[Place, Turn] = {}
+    shown: dict[TurnKey, Turn] = {}
     for part in parts:
-        for place, turn in zip(part.places, part.request.turns, strict=True):
-            known = shown.get(place)
+        for key, turn in zip(part.turn_keys, part.request.turns, strict=True):
+            known = shown.get(key)
             if known is None or len(turn.content) > len(known.content):
-                shown[place] = turn
-    return {place: replace(shown[place], index=number) for number, place in enumerate(sorted(shown))}
+                shown[key] = turn
+    return {key: replace(shown[key], index=number) for number, key in enumerate(sorted(shown))}
 
 
-def _numbers(part: Part, turns: dict[Place, Turn]) -> list[int]:
-    return [turns[place].index for place in part.places]
+def _numbers(part: Part, turns: dict[TurnKey, Turn]) -> list[int]:
+    return [turns[key].index for key in part.turn_keys]
 
 
 def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
@@ -140,10 +140,10 @@ def parts_in(parts: Sequence[Part], completion: Any) -> list[PartAnswer]:
     if not any(part.name in answer for part in parts):
         raise InvalidAnswer(json.dumps(answer), "it contains none of the parts.")
     turns = _turns_of(parts)
-    return [_came(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
+    return [_answer_of(part, answer.get(part.name), _numbers(part, turns)) for part in parts]
 
 
-def _came(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
+def _answer_of(part: Part, answer: Any, numbers: Sequence[int]) -> PartAnswer:
     if answer is None:
         return InvalidAnswer("", "the combined answer doesn't contain this part.")
     own = _with_own_indexes(answer, numbers, [turn.index for turn in part.request.turns])
@@ -159,22 +159,22 @@ def _with_own_indexes(answer: Any, numbers: Sequence[int], indexes: Sequence[int
         return [_with_own_indexes(item, numbers, indexes) for item in answer]
     if not isinstance(answer, dict):
         return answer
-    renamed = {name: partial(rename, numbers, indexes) for name, rename in _RENAMED.items()}
+    renamed = {name: partial(rename, numbers, indexes) for name, rename in _RENUMBERED.items()}
     return {
         name: renamed[name](value) if name in renamed else _with_own_indexes(value, numbers, indexes)
         for name, value in answer.items()
     }
 
 
-def _first(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+def _first_index(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     return indexes[min(bisect_left(numbers, value), len(indexes) - 1)] if isinstance(value, int) else value
 
 
-def _last(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+def _last_index(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     return indexes[max(bisect_right(numbers, value) - 1, 0)] if isinstance(value, int) else value
 
 
-def _named(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
+def _renumbered(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     if not isinstance(value, list):
         return value
     return [indexes[numbers.index(one)] for one in value if one in numbers]
@@ -182,7 +182,12 @@ def _named(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
 
 def _in_lines(numbers: Sequence[int], indexes: Sequence[int], value: Any) -> Any:
     items = value if isinstance(value, list) else []
-    return [_with_own_indexes(parsed(item), numbers, indexes) for item in items] or value
+    return [_with_own_indexes(parse_line(item), numbers, indexes) for item in items] or value
 
 
-_RENAMED = {"starts_at_message_idx": _first, "ends_at_message_idx": _last, "turns": _named, "statements": _in_lines}
+_RENUMBERED = {
+    "starts_at_message_idx": _first_index,
+    "ends_at_message_idx": _last_index,
+    "turns": _renumbered,
+    "statements": _in_lines,
+}

@@ -19,7 +19,7 @@ NAME_WORDS = 3  # maximum words in a speaker's name
 _ASSISTANTS = frozenset("assistant assistent asistente assistente asystent ассистент 助手 アシスタント ai bot".split())
 # Like `_IN_WORDS`, but an underscore ends a word.
 _IN_PLAIN_WORDS = {number: chr(number).lower() if chr(number).isalnum() else " " for number in range(128)}
-ITEM = "- "  # the marker of a list item
+LIST_MARK = "- "  # the marker of a list item
 
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 
@@ -35,7 +35,7 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.casefold().replace("−", "-"))
 
 
-def bare(word: str) -> str:
+def without_marks(word: str) -> str:
     """Return a word without its trailing marks."""
     return word.rstrip("+#-")
 
@@ -47,14 +47,14 @@ def plain_words(text: str) -> str:
     return _BETWEEN_WORDS.sub(" ", text).strip().casefold()
 
 
-def without_day(line: str) -> str:
+def without_dates(line: str) -> str:
     """Return a memory line without its dates in brackets."""
     return _DAY.sub(" ", line)
 
 
-def told_words(line: str) -> str:
+def undated_words(line: str) -> str:
     """Return the words of a memory line except its dates. Words are between spaces, so that `in` finds whole words."""
-    return f" {' '.join(words_of(without_day(line).replace('_', ' ')))} "
+    return f" {' '.join(words_of(without_dates(line).replace('_', ' ')))} "
 
 
 def speaker_of(content: str) -> str:
@@ -63,7 +63,7 @@ def speaker_of(content: str) -> str:
     return match[1] if match and len(match[1].split()) <= NAME_WORDS else ""
 
 
-def is_assistants(role: str, speaker: str) -> bool:
+def is_from_assistant(role: str, speaker: str) -> bool:
     """Return whether a turn is from an assistant. A turn that starts with a person's name is from that person.
 
     Args:
@@ -85,16 +85,16 @@ class Line:
     heading: str = ""
 
 
-def lines_of(text: str) -> list[Line]:
+def memory_lines(text: str) -> list[Line]:
     """Split a text into list items with their headings, and sentences."""
     lines: list[Line] = []
     heading = ""
     rows = [row.rstrip() for row in text.split("\n") if row.strip()]
     for number, row in enumerate(rows):
         following = rows[number + 1] if number + 1 < len(rows) else ""
-        if row.startswith(ITEM):
+        if row.startswith(LIST_MARK):
             lines.append(Line(row, heading))
-        elif row.endswith(":") and following.startswith(ITEM):
+        elif row.endswith(":") and following.startswith(LIST_MARK):
             heading = row
         else:
             heading = ""

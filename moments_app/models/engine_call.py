@@ -139,7 +139,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
         """Count a failed call. Return its failure group, or None if the call did not fail."""
-        if not call.error_kind or call.is_broken_off:
+        if not call.error_kind or call.is_aborted:
             return None
         process = job.process if job else call.purpose
         failure = FailureGroup.objects.find(job, process, call.error_kind, engine=call.engine)

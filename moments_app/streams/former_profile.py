@@ -9,7 +9,7 @@ from typing import Any
 from moments_app.engines.extractive.language import words
 from moments_app.engines.statements import kind_of, statement_of, worth_of
 from moments_app.engines.statements.dates import since_in
-from moments_app.engines.words import ITEM, lines_of
+from moments_app.engines.words import LIST_MARK, memory_lines
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 
 FEW = 3  # maximum words of a line that needs the heading of its list to make sense
@@ -98,7 +98,7 @@ def statements_of(
 def _with_text(profile: FormerProfile) -> list[FormerLine]:
     """Return the lines, and lines of the profile's text that are not among them."""
     texts = {line.text for line in profile.lines}
-    missing = [line for line in lines_of(profile.summary) if line.text not in texts]
+    missing = [line for line in memory_lines(profile.summary) if line.text not in texts]
     return [*profile.lines, *(FormerLine(line.text, line.heading, created_at=profile.updated_at) for line in missing)]
 
 
@@ -134,7 +134,7 @@ def _of_line(line: FormerLine) -> Columns:
 
 def _alone(text: str, heading: str) -> str:
     """Return a line in a form that makes sense alone."""
-    said = text.removeprefix(ITEM).strip()
+    said = text.removeprefix(LIST_MARK).strip()
     return f"{heading} {said}" if heading and len(words(_DAY.sub("", said))) <= FEW else said
 
 

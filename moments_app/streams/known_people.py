@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from django.db.models import Min
 
-from moments_app.engines.extractive.kinds import is_of_speaker
+from moments_app.engines.extractive.kinds import is_about_speaker
 from moments_app.engines.extractive.language import language_of
 from moments_app.engines.statements import NAME, SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
@@ -268,5 +268,5 @@ def self_described_speaker(text: str, sources: Sequence[Message], others: Collec
     if not name or name == ASSISTANT or (last.name and name not in others):
         return ""
     said = text.removeprefix(f"{name}: ")
-    is_own = is_of_speaker(said, language_of(said)) if said != text else text.startswith(name)
+    is_own = is_about_speaker(said, language_of(said)) if said != text else text.startswith(name)
     return name if is_own else ""

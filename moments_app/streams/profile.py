@@ -14,7 +14,7 @@ from django.db import transaction
 
 from moments_app.engines.extractive.language import common_words, stem, words
 from moments_app.engines.tables import word_set
-from moments_app.engines.words import told_words, without_speaker
+from moments_app.engines.words import undated_words, without_speaker
 from moments_app.models import MemoryAtom
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
@@ -125,7 +125,7 @@ def _once(own: Sequence[Said]) -> Iterator[Said]:
     told: set[str] = set()
     for one in own:
         is_stale = one.kind in (_KIND.PLAN, _KIND.TASK) and newest and one.formed_at < newest - STALE
-        text = told_words(without_speaker(one.content))
+        text = undated_words(without_speaker(one.content))
         if text not in told and (one.is_pinned or not is_stale):
             told.add(text)
             yield one

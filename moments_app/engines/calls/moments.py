@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.answers import Question, Shape, length_of
-from moments_app.engines.grounding import Grounds, Judged
+from moments_app.engines.grounding import Evidence, Judged
 from moments_app.engines.transcript import Turn, as_data
 
 RECENT_MOMENTS = 8  # number of a person's latest moments from which the journey is derived
@@ -113,18 +113,18 @@ class MomentRequest:
 
     def _judged(self, answer: MomentAnswer) -> Judged[MomentAnswer]:
         """Return the answer without unsupported parts. A moment is kept if its summary is."""
-        grounds = Grounds(self.turns, [moment.summary for moment in self.journey.moments])
-        drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
+        evidence = Evidence(self.turns, [moment.summary for moment in self.journey.moments])
+        drafts = [_judged_moment(moment, evidence) for moment in answer.moments]
         bare = sum(not draft.summary for draft in drafts)
         problem = f"neither the turns nor the earlier moments support the summary of {bare} of the moments."
-        return grounds.judged(answer.model_copy(update={"moments": drafts}), problem if bare else "")
+        return evidence.judged(answer.model_copy(update={"moments": drafts}), problem if bare else "")
 
 
-def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
+def _judged_moment(moment: DraftMoment, evidence: Evidence) -> DraftMoment:
     changes = {
-        "summary": grounds.kept(moment.summary),
-        "detail": grounds.kept(moment.detail),
-        "topic_tags": grounds.kept_of(moment.topic_tags),
-        "present_persons": grounds.persons(moment.present_persons),
+        "summary": evidence.supported(moment.summary),
+        "detail": evidence.supported(moment.detail),
+        "topic_tags": evidence.without_instructions(moment.topic_tags),
+        "present_persons": evidence.mentioned(moment.present_persons),
     }
     return moment.model_copy(update=changes)

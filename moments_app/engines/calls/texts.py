@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.answers import Question, Shape, length_of
-from moments_app.engines.grounding import Grounds, Judged
+from moments_app.engines.grounding import Evidence, Judged
 from moments_app.engines.transcript import Turn, as_data, fenced
 
 # --- rolling summary ---
@@ -60,13 +60,15 @@ class SummaryRequest:
 
     def _judged(self, answer: SummaryAnswer) -> Judged[SummaryAnswer]:
         """Return the previous facts, and the parts of the answer that the turns or the previous summary support."""
-        grounds = Grounds(self.turns, [self.base_text, *(fact.fact for fact in self.base_facts)])
-        new = [fact.model_copy(update={"fact": text}) for fact in answer.facts if (text := grounds.kept(fact.fact))]
+        evidence = Evidence(self.turns, [self.base_text, *(fact.fact for fact in self.base_facts)])
+        new = [
+            fact.model_copy(update={"fact": text}) for fact in answer.facts if (text := evidence.supported(fact.fact))
+        ]
         known = {fact.fact for fact in self.base_facts}
         facts = [*self.base_facts, *(fact for fact in new if fact.fact not in known)]
-        text = grounds.kept(answer.summary_text)
+        text = evidence.supported(answer.summary_text)
         problem = "" if text else "neither the turns nor the previous summary support the summary."
-        return grounds.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
+        return evidence.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
 
 
 # --- digest ---
@@ -109,11 +111,11 @@ class DigestRequest:
 
     def _judged(self, answer: DigestAnswer) -> Judged[DigestAnswer]:
         """Return the answer without parts that neither the turns nor the earlier context support."""
-        grounds = Grounds(self.turns, [self.context])
-        lessons = [kept for lesson in answer.lessons if (kept := grounds.kept(lesson, may_order=True))]
-        context = grounds.kept(answer.context)
+        evidence = Evidence(self.turns, [self.context])
+        lessons = [kept for lesson in answer.lessons if (kept := evidence.supported(lesson, may_instruct=True))]
+        context = evidence.supported(answer.context)
         problem = "" if context else "neither the turns nor the earlier context support the context."
-        return grounds.judged(answer.model_copy(update={"context": context, "lessons": lessons}), problem)
+        return evidence.judged(answer.model_copy(update={"context": context, "lessons": lessons}), problem)
 
 
 # --- consolidation ---
@@ -186,12 +188,14 @@ class ConsolidationRequest:
 
     def _judged(self, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
         """Return the answer without lines that neither the current text nor the observations support."""
-        grounds = Grounds(known=[part.text for part in [*self.lines, *self.observations]])
+        evidence = Evidence(known=[part.text for part in [*self.lines, *self.observations]])
         lines = [
-            line for line in answer.lines if grounds.takes(line.text, grounds.complaint(line.text, may_order=True))
+            line
+            for line in answer.lines
+            if evidence.accepts(line.text, evidence.drop_reason(line.text, may_instruct=True))
         ]
         problem = "" if lines else "neither the lines so far nor the observations support any of the lines."
-        return grounds.judged(answer.model_copy(update={"lines": lines}), problem)
+        return evidence.judged(answer.model_copy(update={"lines": lines}), problem)
 
 
 def _as_lines(parts: Sequence[Labelled]) -> Iterator[str]:

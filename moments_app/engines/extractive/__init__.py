@@ -34,7 +34,7 @@ from moments_app.engines.calls.texts import (
 from moments_app.engines.extractive.kinds import is_instruction
 from moments_app.engines.extractive.language import content_words, language_of, words
 from moments_app.engines.extractive.moments import build_moments
-from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
+from moments_app.engines.extractive.sentences import Sentence, excerpt, most_informative, read_window, under_dates
 from moments_app.engines.shared_call import Part
 
 LESSON_WORDS = (4, 40)  # minimum and maximum words
@@ -43,16 +43,18 @@ _PERSONAL = re.compile(
     re.IGNORECASE,
 )
 WORDS_PER_TURN = 16  # about 220 for 14 turns
-SAID = 0.9  # minimum share of an observation's words in a line that repeats it
-SHARED = 2  # minimum words that a sentence for a shard must share with its prompt
+REPEATED_SHARE = 0.9  # minimum share of an observation's words in a line that repeats it
+SHARD_WORDS = 2  # minimum words that a sentence for a shard must share with its prompt
 PERSON, SESSION = "user", "session"  # labels of the streams that belong to one person
 
 
 def digest(request: DigestRequest) -> DigestAnswer:
     """Return the earlier context with the turns' most informative sentences added, and the turns' lessons."""
-    window = read(request.turns)
+    window = read_window(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
-    new = dated(telling(stated, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
+    new = under_dates(most_informative(stated, window.weights, request.max_words * 3 // 4)) or excerpt(
+        request.turns[-1]
+    )
     lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
     while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
         lines.pop(0)
@@ -78,16 +80,16 @@ def is_lesson(sentence: Sentence) -> bool:
 
 def roll_summary(request: SummaryRequest) -> SummaryAnswer:
     """Keep the facts that are still in the window, and add the most informative sentences of the new turns."""
-    window = read(request.turns)
+    window = read_window(request.turns)
     stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
-    new = telling(stated, window.weights, WORDS_PER_TURN * len(request.turns))
+    new = most_informative(stated, window.weights, WORDS_PER_TURN * len(request.turns))
     kept = [fact for fact in request.base_facts if min(fact.message_indexes, default=-1) >= request.start]
-    facts = kept + [Fact(fact=dated([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
-    text = _under_dates(fact.fact for fact in facts) or fallback(request.turns[0])
+    facts = kept + [Fact(fact=under_dates([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
+    text = _facts_under_dates(fact.fact for fact in facts) or excerpt(request.turns[0])
     return SummaryAnswer(summary_text=text[:6_000], facts=facts[-100:])
 
 
-def _under_dates(facts: Iterable[str]) -> str:
+def _facts_under_dates(facts: Iterable[str]) -> str:
     """Return the facts, one per line, with the date only where it changes."""
     lines: list[str] = []
     date = ""
@@ -104,7 +106,9 @@ def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
     said = [set(words(line.text)) for line in lines]
     for observation in request.observations:  # at most a few hundred per call, regardless of the text's length
         own = set(words(observation.text))
-        repeated = (number for number, known in enumerate(said) if own and len(own & known) >= SAID * len(own))
+        repeated = (
+            number for number, known in enumerate(said) if own and len(own & known) >= REPEATED_SHARE * len(own)
+        )
         number = next(repeated, None)
         if number is None:
             lines.append(DraftLine(text=f"- {observation.text}", carries=[observation.label]))
@@ -116,7 +120,7 @@ def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
 
 def form_memories(request: FormationRequest) -> FormationAnswer:
     """Choose the sentences for each stream, without tool results."""
-    said = read(request.turns).sentences
+    said = read_window(request.turns).sentences
     kept = [one for one in said if one.turn.role != "tool" and one.can_be_kept]
     entries = [_entry(section, _fitting(section, kept, request)) for section in request.sections]
     entries[0].lessons = _drafts([one for one in said if is_lesson(one)], as_quotes=False)
@@ -133,14 +137,14 @@ def _fitting(section: StreamSection, kept: Sequence[Sentence], request: Formatio
         return [one for one in kept if _is_of_user(one, request)]
     if section.label == SESSION:
         has_user = any(other.label == PERSON for other in request.sections)
-        return [one for one in kept if one.is_of_person and not (has_user and _is_of_user(one, request))]
+        return [one for one in kept if one.is_by_person and not (has_user and _is_of_user(one, request))]
     wanted = set(content_words(section.prompt, language_of(section.prompt)))
-    return [one for one in kept if len(one.terms & wanted) >= SHARED and not one.is_of_speaker]
+    return [one for one in kept if len(one.terms & wanted) >= SHARD_WORDS and not one.is_about_speaker]
 
 
 def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
     """Return whether the sentence is lasting information from the user about themselves."""
-    return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.lasts
+    return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.is_lasting
 
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:

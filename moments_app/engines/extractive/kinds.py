@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from moments_app.engines.extractive.language import ENGLISH, is_wide, words
-from moments_app.engines.tables import any_of, any_pattern, english, filled, lines_of, words_of
+from moments_app.engines.tables import any_of, any_pattern, english, filled, table_lines, table_words
 
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
 _GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"  # with a name, even an unknown one
@@ -29,7 +29,7 @@ START = 48  # length of the start of a sentence that is searched for the first p
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
 _CALLED = re.compile(r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]")
-_PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in lines_of("own_kinds")}
+_PATTERNS = {(*head.split(" "),): re.compile(filled(pattern, english())) for head, pattern in table_lines("own_kinds")}
 # Additional weights of lasting information. The longer it stays true and useful, the higher the weight.
 DURABLE = {INSTRUCTION: 0.7, OTHER: 0.8} | {kind: float(worth) for kind, worth in _PATTERNS}
 _FROM_NOW = r"next time|from now on|in future|in the future"
@@ -102,10 +102,10 @@ def needs_context(text: str, language: str) -> bool:
     return pronoun is not None and not _NAMED.search(text[: pronoun.start()])
 
 
-def is_of_speaker(text: str, language: str) -> bool:
+def is_about_speaker(text: str, language: str) -> bool:
     """Return whether the start of a sentence is about its speaker."""
     if language != ENGLISH:
-        return not set(words_of("first_person", language)).isdisjoint(words(text))
+        return not set(table_words("first_person", language)).isdisjoint(words(text))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
     return bool(_FIRST_PERSON.search(text[:START])) and not is_everybodys and not _OF_LISTENER.match(text)
 
@@ -126,15 +126,15 @@ def is_advice(text: str) -> bool:
 def kinds_of(text: str, language: str) -> tuple[str, ...]:
     """Return the kinds of lasting information that a sentence has about its speaker, most durable first."""
     if language != ENGLISH:
-        return (OTHER,) if is_of_speaker(text, language) and _has_lasting_word(text, language) else ()
+        return (OTHER,) if is_about_speaker(text, language) and _has_lasting_word(text, language) else ()
     if is_instruction(text):
         return (INSTRUCTION,)
-    if not is_of_speaker(text, language) and not _CALLED.search(text):
+    if not is_about_speaker(text, language) and not _CALLED.search(text):
         return ()
     return tuple(kind for (kind, _), pattern in _PATTERNS.items() if pattern.search(text))
 
 
 def _has_lasting_word(text: str, language: str) -> bool:
     if is_wide(text):
-        return any(word in text for word in words_of("lasting", language))
-    return any(word.startswith(words_of("lasting", language)) for word in words(text))
+        return any(word in text for word in table_words("lasting", language))
+    return any(word.startswith(table_words("lasting", language)) for word in words(text))

@@ -12,8 +12,8 @@ from itertools import groupby
 from moments_app.engines.extractive.kinds import (
     DURABLE,
     INSTRUCTION,
+    is_about_speaker,
     is_advice,
-    is_of_speaker,
     is_reaction,
     kinds_of,
     needs_context,
@@ -22,7 +22,7 @@ from moments_app.engines.extractive.kinds import (
 )
 from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences
 from moments_app.engines.statements import is_question, is_unreal, statement_of
-from moments_app.engines.statements.dates import is_dated, with_dates
+from moments_app.engines.statements.dates import has_relative_time, with_dates
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
@@ -67,7 +67,7 @@ class Sentence:
     """A verbatim sentence, and the words by which it is chosen.
 
     Args:
-        place: Its position in the turn.
+        position: Its position in the turn.
         text: Its verbatim text.
         core: Its text without leading interjections and forms of address. Used for analysis, never shown.
         terms: Its content words.
@@ -75,7 +75,7 @@ class Sentence:
     """
 
     turn: Turn
-    place: int
+    position: int
     text: str
     core: str
     terms: frozenset[str]
@@ -98,11 +98,11 @@ class Sentence:
         return kinds_of(self.core, self.language)
 
     @property
-    def is_of_speaker(self) -> bool:
-        return is_of_speaker(self.core, self.language)
+    def is_about_speaker(self) -> bool:
+        return is_about_speaker(self.core, self.language)
 
     @property
-    def is_of_person(self) -> bool:
+    def is_by_person(self) -> bool:
         """True if its speaker is a person, not an assistant or a tool."""
         return self.turn.role == "user" or (self.turn.role == "assistant" and self.speaker.is_named)
 
@@ -129,14 +129,14 @@ class Sentence:
     def _is_long_enough(self) -> bool:
         """True if it has enough words. The minimum is higher in languages whose small talk is not recognized."""
         if is_wide(self.text):
-            return len(self.text) >= (MIN_LASTING if self.lasts else MIN_CHARACTERS)
-        if self.language == ENGLISH or self.lasts:
-            least = 1 if self.lasts or is_dated(self.text) else 2
+            return len(self.text) >= (MIN_LASTING if self.is_lasting else MIN_CHARACTERS)
+        if self.language == ENGLISH or self.is_lasting:
+            least = 1 if self.is_lasting or has_relative_time(self.text) else 2
             return len(self.core.split()) >= (2 if self.attribute else MIN_WORDS) and len(self.terms) >= least
         return len(self.text.split()) >= MIN_UNREAD and len(self.terms) >= MIN_WORDS
 
     @property
-    def lasts(self) -> bool:
+    def is_lasting(self) -> bool:
         """True if it has lasting information about its speaker."""
         return bool(self.kinds or self.attribute)
 
@@ -155,8 +155,8 @@ class Sentence:
     def worth(self) -> float:
         """The weight of its new words, which depends on its speaker, its durability, and how specific it is."""
         durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
-        own = 1.3 if self.is_of_speaker else 0.7 if self.speaker.is_named else 1.0
-        particular = DATED if is_dated(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
+        own = 1.3 if self.is_about_speaker else 0.7 if self.speaker.is_named else 1.0
+        particular = DATED if has_relative_time(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
         return durable * own * particular * self._role_weight
 
     @property
@@ -200,8 +200,8 @@ class Window:
         turn, (speaker, text), language = self.turns[position], self.speech[position], self.languages[position]
         found = (quote for sentence in sentences(text) for quote in quotes_of(sentence))
         return [
-            Sentence(turn, place, said, core, frozenset(content_words(core, language)), speaker, language)
-            for place, said in enumerate(found)
+            Sentence(turn, position, said, core, frozenset(content_words(core, language)), speaker, language)
+            for position, said in enumerate(found)
             if (core := without_openers(said.replace("’", "'"), self.called) if language == ENGLISH else said)
         ]
 
@@ -229,7 +229,7 @@ def _attribute(text: str) -> str:
     return found.attribute if found and found.subject == "User" else ""
 
 
-def read(turns: Sequence[Turn]) -> Window:
+def read_window(turns: Sequence[Turn]) -> Window:
     speech = _by_speaker(turns)
     languages = [language_of(text[:VOCABULARY_CHARS]) for _, text in speech]
     vocabulary = [
@@ -270,7 +270,7 @@ def _weights(vocabulary: Sequence[Sequence[str]]) -> dict[str, float]:
     }
 
 
-def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
+def most_informative(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
     """Choose the sentences with the most new information for their length, up to `left` words, in order.
 
     The choice is greedy, with budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain
@@ -311,17 +311,17 @@ def information(sentence: Sentence, weights: dict[str, float]) -> float:
     return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + MIN_WORDS, 0.75)
 
 
-def dated(chosen: Iterable[Sentence]) -> str:
+def under_dates(chosen: Iterable[Sentence]) -> str:
     """Return the verbatim sentences, with a new line for each change of speaker, and the date only where it changes."""
     lines: list[str] = []
     date = ""
     for (day, _), said in groupby(chosen, key=lambda one: (f"[{one.turn.created_at:%Y-%m-%d}] ", one.speaker)):
-        lines.append(("" if day == date else day) + in_turn(said))
+        lines.append(("" if day == date else day) + by_speaker(said))
         date = day
     return "\n".join(lines)[:6_000]
 
 
-def in_turn(chosen: Iterable[Sentence]) -> str:
+def by_speaker(chosen: Iterable[Sentence]) -> str:
     """Return the verbatim sentences, with the speaker only where it changes."""
     said, speaker = [], None
     for one in chosen:
@@ -330,6 +330,6 @@ def in_turn(chosen: Iterable[Sentence]) -> str:
     return " ".join(said)
 
 
-def fallback(turn: Turn) -> str:
+def excerpt(turn: Turn) -> str:
     """Return the beginning of a turn, as the summary of turns without sentences."""
     return " ".join(turn.content[:200].split()) or "Turns without text."

@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from moments_app.engines import times
-from moments_app.engines.statements.dates import is_future
-from moments_app.engines.tables import any_pattern, filled, lines_of, words_of
+from moments_app.engines.statements.dates import has_future_time
+from moments_app.engines.tables import any_pattern, filled, table_lines, table_words
 
 HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
 ENGLISH = "en"
@@ -48,7 +48,9 @@ _LEFT_OUT = re.compile(r"(?<=[\u4e00-\u9fff]) … | \[[^\]]{4,40}\]")  # omissio
 _CLAUSES = re.compile(r"(?:[,;:–—!.-]| and| but| so| because| since|^\w+,?) (?=I\b)")
 _ARTICLE = re.compile(r"^(?:an?|the) ")
 _NEW = re.compile(r"\b(?:now|new|started|starts|began|got|moved|instead|these days|currently|actually)\b")
-_EMPLOYER = re.compile(rf"^(?:{'|'.join(words_of('firms', 'firm'))})$|\b(?:{'|'.join(words_of('firms', 'kind'))})\.?$")
+_EMPLOYER = re.compile(
+    rf"^(?:{'|'.join(table_words('firms', 'firm'))})$|\b(?:{'|'.join(table_words('firms', 'kind'))})\.?$"
+)
 
 # The parts of the patterns in all languages except English.
 _PROPER = r"[A-ZÀ-ÞĀ-ŽА-ЯЁ][\w'’-]*"
@@ -98,9 +100,9 @@ _QUOTED = re.compile(
 OTHER, PLAN = "other", "plan"
 MAX_WORTH = 1.0  # of a statement about an attribute with one value at a time
 _OF_ATTRIBUTES = {HOME: "home", WORK: "work", NAME: "identity", AGE: "identity"}  # default: `relationship`
-_KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in lines_of("kinds")]
-_KIND_PARTS = {kind.upper(): pattern for kind, pattern in lines_of("kinds")}
-_WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pattern in lines_of("worth")]
+_KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in table_lines("kinds")]
+_KIND_PARTS = {kind.upper(): pattern for kind, pattern in table_lines("kinds")}
+_WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pattern in table_lines("worth")]
 
 
 @dataclass(frozen=True)
@@ -172,9 +174,9 @@ class _Pattern(NamedTuple):
 
 
 def _patterns(*, in_english: bool) -> Iterator[_Pattern]:
-    for head, pattern in lines_of("attributes"):
+    for head, pattern in table_lines("attributes"):
         language, attribute = head.split(" ")
-        occupations = "|".join(words_of("occupations", language))
+        occupations = "|".join(table_words("occupations", language))
         own = {"OCCUPATIONS": occupations, "OCCUPATION": rf"(?P<role>(?i:{occupations})[\w-]*)"}
         parts = _ENGLISH_PARTS if language == ENGLISH else _PARTS
         if in_english == (language == ENGLISH):
@@ -222,7 +224,7 @@ def _from_match(one: _Pattern, found: re.Match[str]) -> Statement | None:
     if "subject" in named and first in times.calendar_names():  # English: "I moved in May"
         return None
     if attribute == HOME and one.mark == "+":  # "moved to" an employer means a new job; "moved to Linux" is not a move
-        if first in words_of("firms", "other"):
+        if first in table_words("firms", "other"):
             return None
         if _EMPLOYER.search(value):
             attribute, value = WORK, f"at {value}"
@@ -253,7 +255,7 @@ def kind_of(text: str) -> str:
     """Return the kind of a statement, or `other` if none of its words indicates a kind."""
     if said := statement_of(text):
         return _OF_ATTRIBUTES.get(said.attribute, "relationship")
-    found = (kind for kind, pattern in _KINDS if pattern.search(text) or (kind == PLAN and is_future(text)))
+    found = (kind for kind, pattern in _KINDS if pattern.search(text) or (kind == PLAN and has_future_time(text)))
     return next(found, OTHER)
 
 

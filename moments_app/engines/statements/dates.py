@@ -13,7 +13,7 @@ from sessions_app.lexemes import DEFAULT
 from sessions_app.process_cache import cached_by_hash
 
 ANY_DAY = date(2001, 6, 1)
-KNOWN = 20_000  # maximum cached texts
+CACHED_TEXTS = 20_000  # maximum cached texts
 _HABITUAL = frozenset("fr it".split())  # "le lundi" is every Monday
 _DATE = re.compile(r"\s?\[[^\]]*\]")  # a date in brackets after a relative time
 _BETWEEN = " ,()"
@@ -32,18 +32,18 @@ def with_dates(text: str, said_on: date) -> str:
 
 
 # Cached, because the contexts of a person share many turns.
-@cached_by_hash(KNOWN)
+@cached_by_hash(CACHED_TEXTS)
 def _dates(text: str, said_on: date) -> Sequence[tuple[int, str]]:
     """Return the dates of a text's relative times, and where to insert them."""
     return [(found.end, _written(found)) for found in times.relative_times(text, said_on)]
 
 
-def is_dated(text: str) -> bool:
+def has_relative_time(text: str) -> bool:
     """Return whether a text contains a relative time, such as "yesterday"."""
     return bool(times.relative_times(text, ANY_DAY))
 
 
-def is_future(text: str) -> bool:
+def has_future_time(text: str) -> bool:
     """Return whether a text contains a relative time in the future, such as "tomorrow"."""
     return any(found.time.first > ANY_DAY for found in times.relative_times(text, ANY_DAY, is_dated=True))
 
@@ -78,7 +78,7 @@ def planned_in(text: str, said_on: date) -> Time | None:
     """
     digits, languages = _read(text)
     named = times.times_in(digits, languages, (times.RELATIVE, times.ABSOLUTE, times.ASKED), said_on)
-    found = [replace(one, time=one.time.after(said_on)) for one in without_open(digits, named, languages)]
+    found = [replace(one, time=one.time.after(said_on)) for one in possible_ends(digits, named, languages)]
     first = _first(one for one in found if one.time.end > said_on)
     return first.time if first else None
 
@@ -134,7 +134,7 @@ def _in_digits(named: Time) -> str:
 # --- start times and recurring times, such as "from tomorrow" and "every Monday" ---
 
 
-def without_open(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
+def possible_ends(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
     """Return the times that may be an end.
 
     Start times and recurring times are left out: "from 3 May to 5 May" gives the 5th.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from moments_app.engines import times
 from moments_app.engines.statements import SPEAKER
-from moments_app.engines.tables import filled, lines_of
+from moments_app.engines.tables import filled, table_lines
 from sessions_app.lexemes import DEFAULT, stop_words
 
 _PROPER = r"(?!I\b)[A-ZÀ-ÞĀ-ŽА-ЯЁ](?:[\w’'-]*\w)?"
@@ -39,7 +39,9 @@ class NamedPerson(NamedTuple):
     owner: str = ""
 
 
-_WORDS = {language: dict(entry.split("=") for entry in words.split()) for language, words in lines_of("relationships")}
+_WORDS = {
+    language: dict(entry.split("=") for entry in words.split()) for language, words in table_lines("relationships")
+}
 _BY_WORD = {word.casefold(): relationship for words in _WORDS.values() for word, relationship in words.items()}
 
 
@@ -57,7 +59,7 @@ def _compiled(language: str, pattern: str) -> re.Pattern[str]:
     return re.compile(filled(pattern, parts))
 
 
-_PATTERNS = [_compiled(*line) for line in lines_of("named_people")]
+_PATTERNS = [_compiled(*line) for line in table_lines("named_people")]
 
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements

@@ -13,7 +13,7 @@ _PART = re.compile(r"<([A-Z_]+)>")
 
 
 @cache
-def lines_of(name: str) -> tuple[tuple[str, str], ...]:
+def table_lines(name: str) -> tuple[tuple[str, str], ...]:
     """Return the lines of a table, each split at its first colon."""
     lines = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     read = (line.partition(": ") for line in lines if not line.startswith("#"))
@@ -21,9 +21,9 @@ def lines_of(name: str) -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def words_of(name: str, language: str) -> tuple[str, ...]:
+def table_words(name: str, language: str) -> tuple[str, ...]:
     """Return a table's words for a language. Empty if the table doesn't list the language."""
-    return tuple(dict(lines_of(name)).get(language, "").split())
+    return tuple(dict(table_lines(name)).get(language, "").split())
 
 
 @cache
@@ -33,7 +33,7 @@ def word_set(*names: str) -> frozenset[str]:
     Raises:
         KeyError: there is no such table.
     """
-    tables = dict(lines_of("english"))
+    tables = dict(table_lines("english"))
     return frozenset(entry.strip() for name in names for entry in tables[name].split(","))
 
 
@@ -47,7 +47,7 @@ def any_of(*names: str) -> str:
 @cache
 def english() -> dict[str, str]:
     """Return the regular expressions of all English tables, keyed by the table's name in capitals."""
-    return {name.upper(): any_of(name) for name, _ in lines_of("english")}
+    return {name.upper(): any_of(name) for name, _ in table_lines("english")}
 
 
 @cache
@@ -58,7 +58,7 @@ def any_pattern(name: str, language: str | None = None) -> re.Pattern[str]:
         name: the name of the table.
         language: the language of the patterns; None: all languages.
     """
-    patterns = [pattern for own, pattern in lines_of(name) if language in (None, own)]
+    patterns = [pattern for own, pattern in table_lines(name) if language in (None, own)]
     return re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
 
 
