@@ -23,9 +23,8 @@ class InvalidAnswer(Exception):
     """An unusable answer.
 
     Args:
-        answer: Its text.
-        problem: A description of the problem for the model, which may quote the answer.
-        summary: A description of the problem for operators, which doesn't quote the answer.
+        problem: A description for the model, which may quote the answer.
+        summary: A description for operators, which doesn't quote the answer.
     """
 
     def __init__(self, answer: str, problem: str, summary: str = "") -> None:
@@ -34,19 +33,12 @@ class InvalidAnswer(Exception):
 
 @dataclass(frozen=True)
 class Shape(Generic[Answer]):
-    """The required shape of a model's answer.
+    """The required shape of a model's answer."""
 
-    Args:
-        purpose: The recorded purpose of the call.
-        model: Validates the answer.
-        problem: Returns a problem that `model` can't detect, without quoting the answer, or a blank string.
-        asked: The model of the requested schema, if it is stricter than `model`.
-    """
-
-    purpose: str
+    purpose: str  # of the call, for its record
     model: type[Answer]
-    problem: Callable[[Answer], str] = lambda answer: ""
-    asked: type[BaseModel] | None = None
+    problem: Callable[[Answer], str] = lambda answer: ""  # one that `model` can't detect, without quoting the answer
+    asked: type[BaseModel] | None = None  # the model of the requested schema, if it is stricter than `model`
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -60,22 +52,14 @@ class Shape(Generic[Answer]):
 
 @dataclass(frozen=True)
 class Question(Generic[Answer]):
-    """A request to a model, with the shape and the checks of its answer.
-
-    Args:
-        prompt: The text of the active prompt version.
-        known: The text before the turns.
-        judge: Removes statements that the request doesn't support.
-        turns: The turns in the prompt, oldest first.
-        input_length: The characters of the input. The texts of the answer may not be longer in total.
-    """
+    """A request to a model, with the shape and the checks of its answer."""
 
     shape: Shape[Answer]
-    prompt: str
-    known: str
-    judge: Judge[Answer] = Judged
+    prompt: str  # the text of the active prompt version
+    known: str  # the text before the turns
+    judge: Judge[Answer] = Judged  # removes statements that the request doesn't support
     turns: Sequence[Turn] = ()
-    input_length: int = 0
+    input_length: int = 0  # characters; the texts of the answer may not be longer in total
 
     @property
     def text(self) -> str:
@@ -97,7 +81,6 @@ class Question(Generic[Answer]):
         return self.judged_text(_text(completion), is_last=is_last)
 
     def judged_text(self, text: str, *, is_last: bool = False) -> Judged[Answer]:
-        """Return the supported part of the answer in a text. See `judged`."""
         try:
             answer = self.shape.model.model_validate_json(_json_object(text))
         except ValidationError as error:
@@ -176,7 +159,6 @@ def _unsupported(text: str, judged: Judged[Any]) -> InvalidAnswer:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """Yield all texts in a value of nested dicts and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

@@ -1,8 +1,7 @@
 """The embedder, which turns texts into vectors with any OpenAI-compatible endpoint.
 
 Vectors are stored and compared for years, so an answer is accepted in full or not at all. It must have as many vectors
-as texts, each with the requested width and with numbers that the column can hold. `endpoint.py` makes the call. The
-caller retries.
+as texts, each with the requested width and with numbers that the column can hold.
 """
 
 import time
@@ -30,14 +29,10 @@ _of_fixed_width: set[tuple[str, str]] = set()
 
 
 class Embedder:
-    """Embeds texts with one model.
+    """Embeds texts with one model. See `Endpoint`.
 
     Args:
-        base_url: URL of the endpoint. None for OpenAI's own.
-        api_key: May be blank if the endpoint needs none.
-        name: The name in records of calls. If it is blank, it is built from protocol and model.
         timeout: Total seconds for one call of `embed`, however slowly the answer arrives.
-        record: Called once for each HTTP call, even if it fails.
         calls_at_once: Maximum number of parallel calls.
     """
 
@@ -68,7 +63,6 @@ class Embedder:
         self._timeout = timeout
 
     def recording(self, record: Callable[[CallRecord], None]) -> Self:
-        """Return the same embedder with another function for recording calls."""
         other = copy(self)
         other._endpoint = replace(self._endpoint, record=record)
         return other
@@ -77,13 +71,7 @@ class Embedder:
         self._endpoint.record(call)
 
     def embed(self, texts: Sequence[str], *, is_query: bool = False) -> list[list[float]]:
-        """Return the vectors of the texts in order, using one request.
-
-        Only the first 8,000 characters of each text are embedded.
-
-        Args:
-            texts: At least one text.
-            is_query: Whether the texts are queries rather than documents.
+        """Return the vectors of the first 8,000 characters of each text, in order, using one request.
 
         Raises:
             ValueError: There is no text, or one is blank.
@@ -120,11 +108,7 @@ class Embedder:
 
 
 def cut_of(texts: Sequence[str]) -> list[str]:
-    """Return the first 8,000 characters of each text, which are embedded.
-
-    Raises:
-        ValueError: There is no text, or one is blank.
-    """
+    """Return the part of each text that is embedded. Raise `ValueError` if there is no text, or if one is blank."""
     cut = [text.strip()[:TEXT_MAX_CHARS] for text in texts]
     if not cut or not all(cut):
         raise ValueError("There is no text to embed, or one is blank.")
@@ -132,11 +116,7 @@ def cut_of(texts: Sequence[str]) -> list[str]:
 
 
 def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
-    """Return the vectors of an answer, sorted by index, because endpoints may return them in any order.
-
-    Raises:
-        InvalidAnswer: The answer is invalid. The message quotes nothing from it.
-    """
+    """Return the vectors of an answer, sorted by index, because endpoints may return them in any order."""
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidAnswer("", "it has no list of vectors.")

@@ -1,8 +1,7 @@
 """Call a model at an OpenAI-compatible endpoint.
 
 The endpoint is not trusted, so the time and size of a call are limited. Errors are reported only by their kind and
-status, because a body may quote the request or the key. The function that reads an answer validates it. The caller
-retries.
+status, because a body may quote the request or the key.
 """
 
 import json
@@ -122,7 +121,6 @@ class Endpoint:
             self.record(replace(record, is_aborted=is_aborted, kept=kept, left_out=left_out, exchange=exchange))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
-        """Return an error for operators about an unusable answer, without quoting the answer."""
         return EngineError("invalid_answer", f"{self.name} gave no valid answer: {error.summary}")
 
     @property
@@ -157,8 +155,7 @@ class Endpoint:
             return response.raise_for_status().content
 
     def _authorization(self, url: httpx2.URL) -> str:
-        """Return the credentials. A login in the URL takes precedence over the key."""
-        if url.userinfo:
+        if url.userinfo:  # takes precedence over the key
             login = f"{url.username}:{url.password}"
             return f"Basic {b64encode(login.encode()).decode()}"
         return f"Bearer {self._key or 'none'}"
@@ -220,7 +217,7 @@ def _usage(answer: Any) -> dict[str, int]:
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
-    """Return the Retry-After header in seconds, from a number or a date (RFC 9110, 10.2.3), at most an hour."""
+    """Return the seconds of the Retry-After header, a number or a date (RFC 9110, 10.2.3), but at most an hour."""
     header = response.headers.get("Retry-After", "")
     try:
         seconds = float(header)

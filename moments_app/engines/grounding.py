@@ -116,21 +116,13 @@ class LeftOut:
 
 @dataclass
 class Judged(Generic[Answer]):
-    """The kept part of an answer.
-
-    Args:
-        answer: The answer without dropped content.
-        kept: Number of sentences and items that were kept.
-        left_out: The sentences and items that were dropped.
-        problem: The reason to call the model again, or a blank string.
-        is_usable: Whether this part may be used if the second answer has a problem too.
-    """
+    """The supported part of an answer."""
 
     answer: Answer
-    kept: int = 0
+    kept: int = 0  # number of sentences and items that were kept
     left_out: list[LeftOut] = field(default_factory=list)
-    problem: str = ""
-    is_usable: bool = False
+    problem: str = ""  # the reason to call the model again
+    is_usable: bool = False  # although the second answer has a problem too
 
     @property
     def dropped(self) -> Counter[str]:
@@ -141,12 +133,7 @@ Judge = Callable[[Answer], Judged[Answer]]
 
 
 class Evidence:
-    """The texts that a model received, against which its answer is checked. Records the results.
-
-    Args:
-        turns: The turns of the conversation.
-        known: Earlier texts that the model received.
-    """
+    """The texts that a model received, against which its answer is checked. Records the results."""
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
         self._turn_texts = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
@@ -159,7 +146,6 @@ class Evidence:
         self.left_out: list[LeftOut] = []
 
     def judged(self, answer: Answer, problem: str = "", *, is_usable: bool = False) -> Judged[Answer]:
-        """Return the kept part of an answer, with the results recorded so far."""
         return Judged(answer, self.kept_count, self.left_out, problem, is_usable)
 
     def supported(self, text: str, *, may_instruct: bool = False) -> str:
@@ -244,7 +230,6 @@ class Evidence:
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
-        """The numbers in the texts, and those that can be derived from them."""
         written = {number for text in [*self._texts, *self._in_digits, *self._times] for number in _digits(text)}
         derived = (derived_numbers(text, at) for text, at in self._dated)
         return frozenset(written.union(*(map(str, numbers) for numbers in derived)))
@@ -263,7 +248,6 @@ class Evidence:
 
     @cached_property
     def _counts(self) -> frozenset[str]:
-        """The numbers of items in lists."""
         return frozenset(str(count) for text in self._in_digits for count in counts_of_lists(text))
 
     @cached_property
@@ -289,7 +273,6 @@ class Evidence:
         return (len(stems & self._stems) / len(stems) if stems else 1.0), len(stems)
 
     def _repeats_instruction(self, text: str) -> bool:
-        """Return whether the person gave this instruction, in similar words."""
         stems = self._stems_in(text)
         if not stems or not _ORDER.search(text):
             return False
@@ -329,7 +312,7 @@ def _instructs(text: str, *, may_instruct: bool = False) -> bool:
 
 
 def _digits(text: str) -> set[str]:
-    """Return the numbers of a text in one notation: both 1,000 and 1.000 become 1000."""
+    # Both 1,000 and 1.000 become 1000.
     return {re.sub(r"\D", "", number) for number in _NUMBER.findall(text)}
 
 

@@ -41,13 +41,10 @@ _accepted_format: dict[tuple[str, str], int] = {}
 
 
 class ModelEngine:
-    """Writes memory text with a language model.
+    """Writes memory text with a language model. See `Endpoint`.
 
     Args:
-        base_url: URL of the endpoint. None for OpenAI's own.
-        api_key: May be blank if the endpoint needs none.
         timeout: Total seconds for one call, however slowly the answer arrives.
-        record: Called once for each HTTP call, even if it fails.
     """
 
     def __init__(
@@ -187,7 +184,6 @@ def _formats(shape: Shape[Any]) -> list[dict[str, Any]]:
 
 
 def _repair(error: InvalidAnswer) -> list[ChatMessage]:
-    """Return the messages that are added for the second attempt."""
     answer = error.answer[:QUOTED_ANSWER_MAX] or "(no answer)"  # some endpoints reject a message without text
     ask = f"That answer can't be used: {error.problem} Answer again, complete and valid."
     return [{"role": "assistant", "content": answer}, {"role": "user", "content": ask}]

@@ -35,21 +35,14 @@ PartAnswer = Judged[Any] | InvalidAnswer
 
 @dataclass(frozen=True)
 class Part:
-    """A request in a combined call.
-
-    Args:
-        request: the request that a separate call would make.
-        sequences: the sequence numbers of the request's turns, in order.
-        conversation: the number of the conversation, from 1. Later conversations have higher numbers.
-    """
+    """A request in a combined call."""
 
     request: Request
-    sequences: Sequence[int]
-    conversation: int = 1
+    sequences: Sequence[int]  # the sequence numbers of the request's turns, in order
+    conversation: int = 1  # later conversations have higher numbers
 
     @property
     def task(self) -> str:
-        """The name of the task, without the number of the conversation."""
         return TASK_NAMES[self.request.question.shape.purpose]
 
     @property
@@ -58,7 +51,6 @@ class Part:
 
     @property
     def turn_keys(self) -> list["TurnKey"]:
-        """The turn_keys of the request's turns, which identify them among the turns of all conversations."""
         return [(self.conversation, sequence) for sequence in self.sequences]
 
 
@@ -93,10 +85,7 @@ def _are_several(parts: Sequence[Part]) -> bool:
 
 
 def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
-    """Return the lines of known data for a task.
-
-    The lines are selected for all turns, so tasks of the same name share them.
-    """
+    # The lines are selected for all turns, so tasks of the same name share them.
     return replace(part.request, turns=turns).question.known.split("\n")
 
 
@@ -116,7 +105,6 @@ def _numbers(part: Part, turns: dict[TurnKey, Turn]) -> list[int]:
 
 
 def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
-    """Return the schema of the answer: an object with a field for each part."""
     shapes = {part.name: part.request.question.shape for part in parts}
     asked: Any = {name: (shape.asked or shape.model, ...) for name, shape in shapes.items()}
     model = create_model("CombinedShape", **asked)
@@ -127,15 +115,7 @@ def shape_of(parts: Sequence[Part]) -> Shape[BaseModel]:
 
 
 def parts_in(parts: Sequence[Part], completion: Any) -> list[PartAnswer]:
-    """Return the answer or the error of each part, in the order of the parts.
-
-    Args:
-        parts: the requested parts.
-        completion: the endpoint's JSON, which is not validated yet.
-
-    Raises:
-        InvalidAnswer: the JSON contains none of the parts.
-    """
+    """Return the answer or the error of each part. Raise `InvalidAnswer` if the completion contains none of them."""
     answer = read_object(completion)
     if not any(part.name in answer for part in parts):
         raise InvalidAnswer(json.dumps(answer), "it contains none of the parts.")

@@ -60,23 +60,14 @@ _BESIDE = r",?\s?[(\[]?(?:(?:the|am|den|dem|el|le|il|de|op|den|на) )?"
 
 @dataclass(frozen=True)
 class Time:
-    """A period of days mentioned in a text.
+    """A period of days mentioned in a text."""
 
-    Args:
-        unit: day, part, week, weekend, month, season, or year.
-        first: the first day.
-        end: the day after the last.
-        name: the name of a season or part of the day; otherwise blank.
-        around: for times such as "three weeks ago", the day exactly three weeks ago; otherwise None.
-        recurs: the interval at which the period recurs, `week` or `year`; blank if it doesn't recur.
-    """
-
-    unit: str
+    unit: str  # day, part, week, weekend, month, season, or year
     first: date
-    end: date
-    name: str = ""
-    around: date | None = None
-    recurs: str = ""
+    end: date  # the day after the last
+    name: str = ""  # of a season or part of the day
+    around: date | None = None  # for times such as "three weeks ago", the day exactly three weeks ago
+    recurs: str = ""  # `week` or `year`: the interval at which the period recurs
 
     def after(self, today: date) -> "Time":
         """Return the next occurrence that has not ended, if the period recurs."""
@@ -113,10 +104,9 @@ def times_in(digits: str, languages: Iterable[str], kinds: tuple[str, ...], toda
     """Yield the possible times in a text, in any order. They may overlap.
 
     Args:
-        digits: the text, as returned by `in_digits`.
-        languages: the languages to try.
-        kinds: the kinds of patterns.
-        today: the day of the text.
+        digits: The text, as returned by `in_digits`.
+        kinds: The kinds of patterns to try.
+        today: The day of the text.
     """
     if ABSOLUTE in kinds:
         yield from _found("", _Pattern(ABSOLUTE, _NUMERIC, _numeric), digits, today)
@@ -141,9 +131,8 @@ def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Fo
     """Return the relative times in a text, in order and without overlaps.
 
     Args:
-        text: the text.
-        today: the day of the text.
-        is_dated: whether to include times followed by their date, such as "next Friday, 26 May".
+        today: The day of the text.
+        is_dated: Whether to include times followed by their date, such as "next Friday, 26 May".
     """
     candidates = _candidates(text)
     if not candidates:
@@ -165,7 +154,6 @@ def relative_times(text: str, today: date, *, is_dated: bool = False) -> list[Fo
 
 
 def likely_languages(text: str) -> tuple[str, ...]:
-    """Return the likely languages of a text, detected by its script or its words."""
     return (*_of_script(text), *lexemes.likely_languages(text))
 
 
@@ -193,7 +181,6 @@ def _is_latin(language: str) -> bool:
 
 
 def _is_dated(digits: str, found: Found) -> bool:
-    """Return whether a time is followed by its date."""
     return bool(_date_beside(found.language).match(digits, found.end) or digits[found.end :].startswith(("'s", "’s")))
 
 
@@ -207,12 +194,7 @@ def _date_beside(language: str) -> re.Pattern[str]:
 
 
 def names(kind: str, language: str = "en") -> list[str]:
-    """Return the names of all months or weekdays in calendar order, in lower case and without accents.
-
-    Args:
-        kind: `month_name` or `weekday`.
-        language: the language of the names.
-    """
+    """Return the names of all months (`month_name`) or weekdays, in calendar order and lower case, without accents."""
     words = _words()[language]
     return [name for number in range(13) for name in words.get(f"{kind} {number}", ())]
 
@@ -228,7 +210,7 @@ def month_name(number: int) -> str:
 
 
 def spelled_months(language: str) -> list[str]:
-    """Return the names of months with their accents, in no particular order."""
+    """Return the names of months with their accents."""
     return [name for kind, listed in _listed()[language].items() if kind.startswith("month_name") for name in listed]
 
 
@@ -317,10 +299,7 @@ def _patterns(language: str) -> tuple[_Pattern, ...]:
 
 @cache
 def _any_pattern(language: str, kinds: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches any pattern of some kinds.
-
-    Most texts contain no time, so one search is enough.
-    """
+    """Return a pattern that matches any pattern of some kinds. Most texts contain no time, so one search is enough."""
     named = [pattern for kind, pattern, _ in _raw(language) if kind in kinds]
     return _compiled("|".join(_GROUP_NAME.sub("(", pattern) for pattern in named) or "(?!)", language)
 
@@ -447,7 +426,7 @@ def _days(today: date, number: int) -> Time:
 
 
 def _next_year(day: date) -> date:
-    """Return the same day of the next year; for 29 February, 1 March."""
+    # For 29 February: 1 March.
     return date(day.year + 1, day.month, 1) + timedelta(days=day.day - 1)
 
 
@@ -457,7 +436,6 @@ def _weeks(today: date, number: int) -> Time:
 
 
 def _weekends(today: date, number: int) -> Time:
-    """Return the weekend `number` weeks after the weekend of this week."""
     saturday = today + timedelta(days=7 * number + _SATURDAY - today.weekday())
     return Time("weekend", saturday, saturday + timedelta(days=2))
 
@@ -497,7 +475,7 @@ def _numeric(match: re.Match[str], today: date) -> Time:
 
 
 def _day(today: date, day: int, month: int, year: int | None) -> Time:
-    """Return a day. If the year is missing, return the latest such day that is not in the future."""
+    """Return a day. Without a year, return the latest such day that is not in the future."""
     first = date(year or today.year, month, day)
     if year is None and first > today:
         first = first.replace(year=today.year - 1)
@@ -505,7 +483,7 @@ def _day(today: date, day: int, month: int, year: int | None) -> Time:
 
 
 def _month(today: date, month: int, year: int | None) -> Time:
-    """Return a month. If the year is missing, return the latest such month that is not in the future."""
+    """Return a month. Without a year, return the latest such month that is not in the future."""
     first = date(year or (today.year if month <= today.month else today.year - 1), month, 1)
     return replace(_months_from(first, 0), recurs="" if year else "year")
 

@@ -25,18 +25,14 @@ _SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the case-folded words of a text, in order.
-
-    The special case for ASCII text without marks is five times faster.
-    """
+    """Return the case-folded words of a text, in order."""
     has_mark = "+" in text or "#" in text or ("-" in text and _FINAL_HYPHEN.search(text))
-    if text.isascii() and not has_mark:
+    if text.isascii() and not has_mark:  # five times faster
         return text.translate(_IN_WORDS).split()
     return _WORD.findall(text.casefold().replace("−", "-"))
 
 
 def without_marks(word: str) -> str:
-    """Return a word without its trailing marks."""
     return word.rstrip("+#-")
 
 
@@ -48,7 +44,6 @@ def plain_words(text: str) -> str:
 
 
 def without_dates(line: str) -> str:
-    """Return a memory line without its dates in brackets."""
     return _DAY.sub(" ", line)
 
 
@@ -64,16 +59,11 @@ def speaker_of(content: str) -> str:
 
 
 def is_from_assistant(role: str, speaker: str) -> bool:
-    """Return whether a turn is from an assistant. A turn that starts with a person's name is from that person.
-
-    Args:
-        speaker: as returned by `speaker_of`.
-    """
+    """Return whether a turn is from an assistant. A turn that starts with a person's name is from that person."""
     return role == "assistant" and (speaker or "assistant").casefold() in _ASSISTANTS
 
 
 def without_speaker(line: str) -> str:
-    """Return a memory line without its list mark and speaker."""
     return _SPEAKER_OF_LINE.sub("", line)
 
 

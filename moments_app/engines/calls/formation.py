@@ -38,22 +38,14 @@ _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 
 @dataclass(frozen=True)
 class StreamSection:
-    """A stream to form memories for.
+    """A stream to form memories for."""
 
-    Args:
-        label: Its name in the answer.
-        prompt: The content that it accepts.
-        observation_words, fact_words: Maximum words per item. 0 if the stream doesn't accept such items.
-        current: Its text and its other items, shown to avoid repetition.
-        known: The person's current statements in it, by number. A new statement lists the numbers of those that it
-            ends.
-    """
-
-    label: str
-    prompt: str
-    observation_words: int
-    fact_words: int
-    current: str
+    label: str  # its name in the answer
+    prompt: str  # the content that it accepts
+    observation_words: int  # maximum words of an observation; 0 if the stream doesn't accept observations
+    fact_words: int  # the same for facts
+    current: str  # its text and its other items, shown to avoid repetition
+    # The person's current statements in it, by number. A new statement lists the numbers of those that it ends.
     known: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -62,25 +54,15 @@ class StreamSection:
 
     @property
     def words(self) -> int:
-        """The lowest word limit among the accepted types of items."""
         return min(words for words in (self.observation_words, self.fact_words) if words)
 
 
 @dataclass(frozen=True)
 class FormationRequest:
-    """The engine's input for forming memories, with one call for all streams.
-
-    Args:
-        turns: The turns since the last formation, oldest first. Their indexes are sequences of the session.
-        sections: One for each stream.
-        prompt: The text of the active prompt version.
-        others: Names of the speakers other than the user.
-    """
-
-    turns: Sequence[Turn]
+    turns: Sequence[Turn]  # since the last formation, oldest first; their indexes are sequences of the session
     sections: Sequence[StreamSection]
-    prompt: str
-    others: Collection[str] = ()
+    prompt: str  # the text of the active prompt version
+    others: Collection[str] = ()  # names of the speakers other than the user
 
     @property
     def question(self) -> "Question[FormationAnswer]":
@@ -121,27 +103,18 @@ Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 
 
 class DraftAtom(BaseModel):
-    """A statement.
-
-    Args:
-        text: One sentence.
-        kind: Its kind, for example `plan`.
-        turns: Indexes of its source turns.
-        letter: A label by which another statement of the same answer can end this one. Usually blank.
-        ends: The statements that this one ends: numbers of known ones, and letters of new ones of the same stream.
-        confidence: From 0 to 1.
-        other_person: The name of the person that it is about. Blank for the user.
-    """
+    """A statement."""
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str = Field(min_length=1, max_length=2_000)
+    text: str = Field(min_length=1, max_length=2_000)  # one sentence
     kind: Annotated[KindOfItem, BeforeValidator(_known_kind)] = "other"
-    turns: list[int] = Field(max_length=MAX_TURNS)
-    letter: Letter | Literal[""] = ""
+    turns: list[int] = Field(max_length=MAX_TURNS)  # indexes of its source turns
+    letter: Letter | Literal[""] = ""  # by which another statement of the same answer can end this one
+    # The statements that this one ends: numbers of known ones, and letters of new ones of the same stream.
     ends: list[int | Letter] = Field(default_factory=list, max_length=MAX_ENDED)
     confidence: float = Field(default=1.0, ge=0, le=1)
-    other_person: str = Field(default="", max_length=255)
+    other_person: str = Field(default="", max_length=255)  # whom it is about; blank for the user
 
 
 class DraftAtoms(BaseModel):
@@ -176,14 +149,11 @@ class FormationShape(BaseModel):
 
 
 class FormationAnswer(BaseModel):
-    """The shape that is accepted: entries of any shape.
-
-    Each entry is checked separately, so that an invalid one doesn't affect the others.
-    """
+    """The shape that is accepted."""
 
     model_config = ConfigDict(extra="forbid")
 
-    streams: list[Any] = Field(max_length=200)
+    streams: list[Any] = Field(max_length=200)  # checked separately, so an invalid entry doesn't affect the others
 
 
 # A formation may be empty, and each item is checked separately: see `streams/formation.py`.
@@ -229,7 +199,7 @@ def parse_line(item: Any) -> Any:
 
 
 def _numbers_in(text: str) -> list[int]:
-    """Return the numbers of a list with ranges, such as 4,7-9."""
+    """Return the numbers of a list such as 4,7-9."""
     numbers: list[int] = []
     for first, last in _RANGE.findall(text):
         numbers += range(int(first), min(int(last or first), int(first) + MAX_TURNS) + 1)
@@ -259,14 +229,11 @@ def _list_of(item: Any, section: StreamSection | None) -> str:
 
 
 def _judged_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
-    """Return a statement, with lower confidence if its support is weak, or None if it has no support.
-
-    Items of another shape are returned unchanged, because the shape check drops them. Lessons may instruct the
-    assistant. Many people share a shard, so a statement for it must not be a person's instruction to the assistant.
-    """
+    """Return a statement, with lower confidence if its support is weak, or None if it has no support."""
     text = item.get("text") if isinstance(item, dict) else None
     if not isinstance(text, str):
-        return item
+        return item  # the shape check drops it
+    # Lessons may instruct the assistant. A statement for a shard, which many people share, may not.
     is_lesson = item.get("kind") == LESSON
     reason = evidence.drop_reason(text, may_instruct=is_lesson, may_be_weak=True, may_repeat_instruction=not of_many)
     if not evidence.accepts(text, reason):
@@ -275,7 +242,6 @@ def _judged_item(item: Any, evidence: Evidence, *, of_many: bool) -> Any:
 
 
 def _shown(section: StreamSection, turns: Sequence[Turn], most: int) -> dict[str, object]:
-    """Return a stream for the prompt, with the lines that are most similar to the turns."""
     numbers = list(section.known)
     near = nearest([section.known[number] for number in numbers], turns, most)
     lines = not_repeated(section.current.splitlines(), section.known.values())

@@ -25,20 +25,13 @@ class KnownMoment:
 
 @dataclass(frozen=True)
 class Journey:
-    """The moments before the engine's turns, from all conversations of the person.
+    """The moments before the engine's turns, from all conversations of the person."""
 
-    Args:
-        moments: The latest moments, newest first.
-        count: The total number of moments.
-        since: The start of the first moment, or None.
-    """
-
-    moments: Sequence[KnownMoment] = ()
-    count: int = 0
-    since: datetime | None = None
+    moments: Sequence[KnownMoment] = ()  # the latest, newest first
+    count: int = 0  # of all moments
+    since: datetime | None = None  # the start of the first moment
 
     def then(self, moments: Sequence[KnownMoment]) -> "Journey":
-        """Return the journey with more moments."""
         latest = sorted([*moments, *self.moments], key=lambda moment: moment.ends_at, reverse=True)
         since = min([moment.starts_at for moment in moments] + ([self.since] if self.since else []), default=None)
         return Journey(latest[:RECENT_MOMENTS], self.count + len(moments), since)
@@ -90,17 +83,9 @@ SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 @dataclass(frozen=True)
 class MomentRequest:
-    """The engine's input for building moments.
-
-    Args:
-        turns: The window, oldest first, with indexes 0..n-1.
-        journey: The user's journey before the window.
-        prompt: The text of the active prompt version.
-    """
-
-    turns: Sequence[Turn]
-    journey: Journey
-    prompt: str
+    turns: Sequence[Turn]  # the window, oldest first, with indexes 0..n-1
+    journey: Journey  # before the window
+    prompt: str  # the text of the active prompt version
 
     @property
     def question(self) -> Question[MomentAnswer]:

@@ -33,21 +33,11 @@ SUMMARY = Shape(
 
 @dataclass(frozen=True)
 class SummaryRequest:
-    """The engine's input for adding turns to a rolling summary.
-
-    Args:
-        turns: The turns to add, oldest first. Their indexes are sequences of the session.
-        base_text: The previous summary. Blank for the first one.
-        base_facts: The previous summary's facts that are still in the window. They are kept and not sent to the model.
-        start: The first sequence of the window. Earlier content is dropped from the summary.
-        prompt: The text of the active prompt version.
-    """
-
-    turns: Sequence[Turn]
-    base_text: str
-    base_facts: Sequence[Fact]
-    start: int
-    prompt: str
+    turns: Sequence[Turn]  # to add to the summary, oldest first; their indexes are sequences of the session
+    base_text: str  # the previous summary; blank for the first one
+    base_facts: Sequence[Fact]  # those that are still in the window; they are kept and not sent to the model
+    start: int  # the first sequence of the window; earlier content is dropped from the summary
+    prompt: str  # the text of the active prompt version
 
     @property
     def question(self) -> Question[SummaryAnswer]:
@@ -88,19 +78,12 @@ DIGEST = Shape("session-digest", DigestAnswer, lambda answer: "" if answer.conte
 
 @dataclass(frozen=True)
 class DigestRequest:
-    """The engine's input for a digest of a session: the context needed to continue it, and the lessons in it.
+    """The engine's input for the context needed to continue a session, and for the lessons in the session."""
 
-    Args:
-        turns: The latest turns of the live window, oldest first. Their indexes are sequences of the session.
-        context: The context from before the window. May be blank.
-        max_words: Maximum words of the new context.
-        prompt: The text of the active prompt version.
-    """
-
-    turns: Sequence[Turn]
-    context: str
-    max_words: int
-    prompt: str
+    turns: Sequence[Turn]  # the latest of the live window, oldest first; their indexes are sequences of the session
+    context: str  # from before the window; may be blank
+    max_words: int  # of the new context
+    prompt: str  # the text of the active prompt version
 
     @property
     def question(self) -> Question[DigestAnswer]:
@@ -123,10 +106,8 @@ class DigestRequest:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A line of a stream's text, or an observation, with the label that the answer uses for it."""
-
-    label: str
-    text: str
+    label: str  # by which the answer refers to the text
+    text: str  # a line of a stream's text, or an observation
 
 
 class DraftLine(BaseModel):
@@ -153,23 +134,14 @@ CONSOLIDATION = Shape(
 
 @dataclass(frozen=True)
 class ConsolidationRequest:
-    """The engine's input for merging observations into a stream's text.
+    """The engine's input for merging observations into a stream's text."""
 
-    Args:
-        prompt: The subject of the stream's text.
-        fixed: Lines written by people. They stay unchanged.
-        lines: The other lines of the current text.
-        observations: Oldest first, each with its date.
-        max_words: Maximum total words of the new lines.
-        rules: The text of the active prompt version.
-    """
-
-    prompt: str
-    fixed: Sequence[str]
-    lines: Sequence[Labelled]
-    observations: Sequence[Labelled]
-    max_words: int
-    rules: str
+    prompt: str  # the subject of the stream's text
+    fixed: Sequence[str]  # lines written by people, which stay unchanged
+    lines: Sequence[Labelled]  # the other lines of the current text
+    observations: Sequence[Labelled]  # oldest first, each with its date
+    max_words: int  # in total, of the new lines
+    rules: str  # the text of the active prompt version
 
     @property
     def question(self) -> Question[ConsolidationAnswer]:
@@ -206,11 +178,9 @@ def _as_lines(parts: Sequence[Labelled]) -> Iterator[str]:
 
 
 class QueryAnswer(BaseModel):
-    """The query. Blank if memory need not be searched."""
-
     model_config = ConfigDict(extra="forbid")
 
-    query: str = Field(max_length=1_000)
+    query: str = Field(max_length=1_000)  # blank if memory need not be searched
 
 
 QUERY = Shape("recall-query", QueryAnswer)
@@ -218,17 +188,11 @@ QUERY = Shape("recall-query", QueryAnswer)
 
 @dataclass(frozen=True)
 class QueryRequest:
-    """The engine's input for writing the query with which memory is searched before a message is answered.
+    """The engine's input for writing the query with which memory is searched before a message is answered."""
 
-    Args:
-        turns: The latest turns of the conversation, oldest first. Their indexes are sequences of the session.
-        message: The message to be answered.
-        prompt: The text of the active prompt version.
-    """
-
-    turns: Sequence[Turn]
-    message: str
-    prompt: str
+    turns: Sequence[Turn]  # the latest of the conversation, oldest first; their indexes are sequences of the session
+    message: str  # to be answered
+    prompt: str  # the text of the active prompt version
 
     @property
     def question(self) -> Question[QueryAnswer]:

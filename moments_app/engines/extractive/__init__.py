@@ -1,9 +1,7 @@
 """The engine without a model, which quotes the most informative sentences word for word.
 
-`sentences.py` reads turns. `kinds.py` recognizes small talk, sentences that need context, and information about the
-speaker. `moments.py` writes moments, and this module chooses memories and writes texts. The vocabulary is in tables
-(`engines/tables/`). The same input always gives the same output. The engine can't draw conclusions or resolve
-contradictions (docs/engines.md).
+The same input always gives the same output. The engine can't draw conclusions or resolve contradictions
+(docs/engines.md). The vocabulary is in tables (`engines/tables/`).
 
 A memory is a verbatim statement that makes sense alone and that its speaker presents as true. Each sentence is judged
 separately, so batching doesn't change the memories.
@@ -63,10 +61,7 @@ def digest(request: DigestRequest) -> DigestAnswer:
 
 
 def is_lesson(sentence: Sentence) -> bool:
-    """Return whether a person says how the assistant should work.
-
-    The sentence must not name anyone, because lessons are shared.
-    """
+    """Return whether a person says how the assistant should work, without naming anyone, because lessons are shared."""
     least, most = LESSON_WORDS
     return (
         sentence.turn.role == "user"
@@ -90,7 +85,6 @@ def roll_summary(request: SummaryRequest) -> SummaryAnswer:
 
 
 def _facts_under_dates(facts: Iterable[str]) -> str:
-    """Return the facts, one per line, with the date only where it changes."""
     lines: list[str] = []
     date = ""
     for fact in facts:
@@ -128,11 +122,7 @@ def form_memories(request: FormationRequest) -> FormationAnswer:
 
 
 def _fitting(section: StreamSection, kept: Sequence[Sentence], request: FormationRequest) -> list[Sentence]:
-    """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard.
-
-    The session's stream doesn't repeat sentences of the user's stream. Shards don't accept sentences about their
-    speaker.
-    """
+    """Return the sentences for a stream: lasting ones for a user, others for a session, matching ones for a shard."""
     if section.label == PERSON:
         return [one for one in kept if _is_of_user(one, request)]
     if section.label == SESSION:
@@ -143,12 +133,11 @@ def _fitting(section: StreamSection, kept: Sequence[Sentence], request: Formatio
 
 
 def _is_of_user(sentence: Sentence, request: FormationRequest) -> bool:
-    """Return whether the sentence is lasting information from the user about themselves."""
     return sentence.turn.role == "user" and sentence.turn.name not in request.others and sentence.is_lasting
 
 
 def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
-    """Return a stream's entry. Sentences that have an attribute, or are too long for an observation, become facts."""
+    """Return an entry in which sentences with an attribute, or too long for an observation, are facts."""
     facts, observations = section.fact_words, section.observation_words
     observed = [one for one in fitting if one.length <= observations and not (facts and one.attribute)]
     stated = [one for one in fitting if one.length <= facts and (one.attribute or one.length > observations)]
@@ -156,10 +145,7 @@ def _entry(section: StreamSection, fitting: Sequence[Sentence]) -> DraftAtoms:
 
 
 def _drafts(chosen: Sequence[Sentence], *, as_quotes: bool = True) -> list[DraftAtom]:
-    """Return the sentences without duplicates.
-
-    A duplicate is kept if the attribute had another value in between, because it may have returned to its former value.
-    """
+    """Return the sentences without duplicates, except those whose attribute had another value in between."""
     drafts: list[DraftAtom] = []
     latest: dict[str, str] = {}
     known: set[str] = set()
@@ -186,9 +172,8 @@ class ExtractiveEngine:
         return self
 
     def with_answers(self, parts: Sequence[Part]) -> "ExtractiveEngine":
-        """Return itself, because combining calls saves nothing."""
-        return self
+        return self  # combining calls saves nothing
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Return the message itself, whose rarest words make the best query."""
+        # The search gives the rarest words of the message the highest weights.
         return QueryAnswer(query=request.message[:1_000])

@@ -54,11 +54,10 @@ _OWN = re.compile(r"\b(?:I|me|my|mine|myself|we)\b(?!\.)", re.IGNORECASE)
 
 
 def without_openers(sentence: str, called: frozenset[str]) -> str:
-    """Return a sentence without leading interjections and the name of the addressed person.
+    """Return an English sentence without leading interjections and the name of the person it is said to.
 
     Args:
-        sentence: A sentence in English.
-        called: Names that the speakers call each other.
+        called: Names by which the speakers call each other.
     """
     opener, closer = _patterns(called)
     left = closer.sub(r"\1", sentence.strip())
@@ -68,7 +67,6 @@ def without_openers(sentence: str, called: frozenset[str]) -> str:
 
 
 def is_reaction(sentence: str) -> bool:
-    """Return whether a sentence is only a reaction or small talk."""
     return bool(_REACTION.match(sentence))
 
 
@@ -88,12 +86,7 @@ def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]
 
 
 def needs_context(text: str, language: str) -> bool:
-    """Return whether a sentence can't be understood without the previous one.
-
-    Args:
-        text: A sentence without leading interjections.
-        language: The language of its turn.
-    """
+    """Return whether a sentence, without its leading interjections, can't be understood without the previous one."""
     if any_pattern("leaning", language).search(text) or _PART.search(text) or text.count('"') % 2:
         return True
     if language != "en":
@@ -111,10 +104,7 @@ def is_about_speaker(text: str, language: str) -> bool:
 
 
 def is_instruction(text: str) -> bool:
-    """Return whether a sentence tells the assistant how to answer.
-
-    Remarks ("Never saw that") and advice to a friend are not instructions.
-    """
+    """Return whether a sentence tells the assistant how to answer, unlike remarks ("Never saw that") and advice."""
     return bool(_ORDER.match(text)) and bool(_ANSWERING.search(text) or _ASKED.search(text))
 
 

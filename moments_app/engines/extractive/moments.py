@@ -88,7 +88,6 @@ Phrase = tuple[str, ...]  # stems of its words
 
 
 def build_moments(request: MomentRequest) -> MomentAnswer:
-    """Divide the window and write its moments. Never fails."""
     window = read_window(request.turns)
     moments: list[DraftMoment] = []
     names = {moment.name for moment in request.journey.moments}
@@ -136,10 +135,7 @@ def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
 
 
 def _most_central(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
-    """Return the most informative statements in order, without similar ones.
-
-    If there are no statements, return other sentences.
-    """
+    """Return the most informative statements or, if there are none, other sentences."""
     stated = [one for one in own if one.is_statement]
     asked = [one for one in own if one.turn.role == "user" and one.terms]
     return _top(stated, weights) or _top(asked, weights) or _top(own, weights)
@@ -198,7 +194,6 @@ def _named(sentence: str) -> list[str]:
 
 
 def _is_denied(sentence: str, start: int) -> bool:
-    """Return whether a feeling is negated by a word shortly before it in the same clause."""
     clause = re.split(r"[,;:.!?–—]|\bbut\b", sentence[:start])[-1]
     # "Can't wait" and "can't believe" are not negations of a feeling.
     return bool(_DENIED.search(clause))
@@ -208,14 +203,11 @@ def _is_denied(sentence: str, start: int) -> bool:
 
 
 def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[range]:
-    """Divide a window into segments.
+    """Divide a window into consecutive ranges of positions. A tool result can start only the first one.
 
     Args:
         turns: The window, with at least one turn.
         vocabulary: The content words of each turn.
-
-    Returns:
-        Consecutive ranges of positions that cover the window. A tool result can start only the first one.
     """
     starts = [0]
     for sitting in _sittings(turns):
@@ -227,7 +219,7 @@ def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[
 
 
 def _longest_pauses(starts: list[int], turns: Sequence[Turn]) -> list[int]:
-    """Return the starts. If there are more than `MAX_SEGMENTS`, return those after the longest pauses."""
+    """Return at most `MAX_SEGMENTS` starts: those after the longest pauses."""
     if len(starts) <= MAX_SEGMENTS:
         return starts
     ranked = sorted(starts[1:], key=lambda n: turns[n - 1].created_at - turns[n].created_at)
@@ -235,7 +227,6 @@ def _longest_pauses(starts: list[int], turns: Sequence[Turn]) -> list[int]:
 
 
 def _sittings(turns: Sequence[Turn]) -> list[range]:
-    """Return the ranges between long pauses."""
     gaps = [(after.created_at - before.created_at).total_seconds() for before, after in pairwise(turns)]
     pause = max(MIN_PAUSE, median(gaps or [0.0]) * PAUSE_FACTOR)
     starts = [0]
@@ -281,7 +272,7 @@ def _counts(block: Sequence[Sequence[str]]) -> Counter[str]:
 
 
 def _depths(similarity: Sequence[float]) -> list[float]:
-    """Return the depth of each gap: how far it is below the nearest peaks of similarity on both sides, added up."""
+    """Return how far each gap is below the nearest peaks of similarity on both sides, added up."""
     before, after = _peaks(similarity), _peaks(similarity[::-1])[::-1]
     return [(left - own) + (right - own) for left, own, right in zip(before, similarity, after, strict=True)]
 
@@ -389,7 +380,6 @@ def _overlap(one: Phrase, other: Phrase) -> bool:
 
 
 def count_phrases(sentences: Iterable[Sentence], names: Iterable[str]) -> PhraseCounts:
-    """Count the phrases of statements and questions, without names of people."""
     said = [one for one in sentences if one.turn.role != "tool" and _is_about_something(one)]
     # Small talk is not recognized in other languages.
     said = [one for one in said if one.kinds or one.language == ENGLISH] or said

@@ -48,15 +48,8 @@ _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
 @dataclass(frozen=True)
 class Speaker:
-    """The speaker of a sentence.
-
-    Args:
-        name: The speaker's name. If it is unknown, "User", "Assistant" or the name of the tool.
-        is_named: Whether the application or the transcript names the speaker.
-    """
-
-    name: str
-    is_named: bool
+    name: str  # "User", "Assistant" or the name of the tool if it is unknown
+    is_named: bool  # by the application or the transcript
 
 
 USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named=False)
@@ -64,23 +57,15 @@ USER, ASSISTANT = Speaker("User", is_named=False), Speaker("Assistant", is_named
 
 @dataclass(frozen=True)
 class Sentence:
-    """A verbatim sentence, and the words by which it is chosen.
-
-    Args:
-        position: Its position in the turn.
-        text: Its verbatim text.
-        core: Its text without leading interjections and forms of address. Used for analysis, never shown.
-        terms: Its content words.
-        language: The language of its turn.
-    """
+    """A verbatim sentence, and the words by which it is chosen."""
 
     turn: Turn
-    position: int
+    position: int  # in the turn
     text: str
-    core: str
-    terms: frozenset[str]
+    core: str  # without leading interjections and forms of address; used for analysis, never shown
+    terms: frozenset[str]  # its content words
     speaker: Speaker
-    language: str
+    language: str  # of its turn
 
     @cached_property
     def quote(self) -> str:
@@ -90,7 +75,6 @@ class Sentence:
 
     @cached_property
     def length(self) -> int:
-        """The number of words of its quote, as streams count them."""
         return len(self.quote.split())
 
     @cached_property
@@ -103,7 +87,6 @@ class Sentence:
 
     @property
     def is_by_person(self) -> bool:
-        """True if its speaker is a person, not an assistant or a tool."""
         return self.turn.role == "user" or (self.turn.role == "assistant" and self.speaker.is_named)
 
     @property
@@ -127,7 +110,6 @@ class Sentence:
 
     @property
     def _is_long_enough(self) -> bool:
-        """True if it has enough words. The minimum is higher in languages whose small talk is not recognized."""
         if is_wide(self.text):
             return len(self.text) >= (MIN_LASTING if self.is_lasting else MIN_CHARACTERS)
         if self.language == ENGLISH or self.is_lasting:
@@ -142,7 +124,7 @@ class Sentence:
 
     @cached_property
     def attribute(self) -> str:
-        """The attribute of the speaker that it sets, such as `home`. Usually blank."""
+        """The attribute of its speaker that it sets, such as `home`. Usually blank."""
         found = statement_of(f"{self.speaker.name}: {self.core}")
         return found.attribute if found and found.subject == self.speaker.name else ""
 
@@ -161,27 +143,18 @@ class Sentence:
 
     @property
     def _role_weight(self) -> float:
-        """The weight of the speaker. All people have the same weight, and an assistant has a lower one."""
         return 1.0 if self.speaker.is_named else ROLE_WEIGHT[self.turn.role]
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window of turns with the data derived from them.
+    """A window of turns with the data derived from them."""
 
-    Args:
-        turns: The turns, oldest first.
-        speech: The speaker and the text of each turn.
-        languages: The language of each turn.
-        vocabulary: The content words of each turn.
-        weights: The weights of words. Rare words have high weights.
-    """
-
-    turns: Sequence[Turn]
-    speech: list[tuple[Speaker, str]]
-    languages: list[str]
-    vocabulary: list[list[str]]
-    weights: dict[str, float]
+    turns: Sequence[Turn]  # oldest first
+    speech: list[tuple[Speaker, str]]  # the speaker and the text of each turn
+    languages: list[str]  # of each turn
+    vocabulary: list[list[str]]  # the content words of each turn
+    weights: dict[str, float]  # of words; rare words have high weights
 
     @cached_property
     def called(self) -> frozenset[str]:
@@ -239,11 +212,7 @@ def read_window(turns: Sequence[Turn]) -> Window:
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
-    """Return the speaker and the text of each turn.
-
-    If most turns start with a name, it is the speaker and is removed from the text. A name from the application takes
-    precedence.
-    """
+    """Return the speaker and the text of each turn. If most turns start with a name, it is the speaker's."""
     matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
@@ -296,10 +265,8 @@ def most_informative(own: Sequence[Sentence], weights: dict[str, float], left: i
 
 
 def gain(sentence: Sentence, covered: Set[str], weights: dict[str, float]) -> float:
-    """Return the new information in a sentence, relative to its length.
-
-    `fsum` makes the sum exact, so it doesn't depend on the order of the set, and never grows when words are removed.
-    """
+    """Return the new information in a sentence, relative to its length."""
+    # `fsum` is exact, so the sum doesn't depend on the order of the set, and never grows when words are removed.
     new = math.fsum(weights.get(term, 0.0) for term in sentence.terms - covered)
     return new * sentence.worth / (len(sentence.text.split()) + MIN_WORDS)
 
@@ -312,7 +279,7 @@ def information(sentence: Sentence, weights: dict[str, float]) -> float:
 
 
 def under_dates(chosen: Iterable[Sentence]) -> str:
-    """Return the verbatim sentences, with a new line for each change of speaker, and the date only where it changes."""
+    """Return the sentences, with a new line for each change of speaker, and the date only where it changes."""
     lines: list[str] = []
     date = ""
     for (day, _), said in groupby(chosen, key=lambda one: (f"[{one.turn.created_at:%Y-%m-%d}] ", one.speaker)):
@@ -322,7 +289,7 @@ def under_dates(chosen: Iterable[Sentence]) -> str:
 
 
 def by_speaker(chosen: Iterable[Sentence]) -> str:
-    """Return the verbatim sentences, with the speaker only where it changes."""
+    """Return the sentences, with the speaker only where it changes."""
     said, speaker = [], None
     for one in chosen:
         said.append(one.quote.removeprefix(f"{one.speaker.name}: ") if one.speaker == speaker else one.quote)
@@ -331,5 +298,5 @@ def by_speaker(chosen: Iterable[Sentence]) -> str:
 
 
 def excerpt(turn: Turn) -> str:
-    """Return the beginning of a turn, as the summary of turns without sentences."""
+    """Return the beginning of a turn, which summarizes turns without sentences."""
     return " ".join(turn.content[:200].split()) or "Turns without text."

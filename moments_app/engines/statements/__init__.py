@@ -107,24 +107,16 @@ _WORTH = [(float(worth), re.compile(filled(pattern, _KIND_PARTS))) for worth, pa
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement about a person's attribute.
+    """A statement about a person's attribute."""
 
-    Args:
-        subject: the person.
-        attribute: `home`, `work`, `name`, `age` or `relationship`. If the value is the name of a relative or pet, the
-            attribute is the relationship, such as `daughter`.
-        value: the value in the sentence. For work, the occupation, the employer or both. Blank means any value.
-        is_over: whether the person no longer has the value.
-        wrong: the incorrect value that the statement corrects; blank if there is none.
-        is_new: whether the statement says that the value has changed.
-    """
-
-    subject: str
+    subject: str  # the person
+    # `home`, `work`, `name`, `age` or `relationship`. If the value is the name of a relative or pet: the relationship,
+    # such as `daughter`.
     attribute: str
-    value: str
-    is_over: bool = False
-    wrong: str = ""
-    is_new: bool = False
+    value: str  # for work, the occupation, the employer or both; blank means any value
+    is_over: bool = False  # the person no longer has the value
+    wrong: str = ""  # the incorrect value that the statement corrects
+    is_new: bool = False  # the statement says that the value has changed
 
     @property
     def is_exclusive(self) -> bool:

@@ -49,18 +49,15 @@ def has_future_time(text: str) -> bool:
 
 
 def spoken_date(day: date) -> str:
-    """Return a date in spoken form: 7 May 2023."""
     return f"{day.day} {times.month_name(day.month)} {day.year}"
 
 
 def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
-    """Return the start of the day mentioned in a sentence, or None if there is no valid day.
+    """Return the start of the first day mentioned in a sentence, but at most `said_at`. None if there is no valid day.
 
     Args:
-        text: a text with dates in brackets after relative times.
-        said_at: the time of the text. A day without a year is the latest such day up to this time. If the result would
-            be later than this time, return this time.
-        zone: the person's time zone.
+        text: A text with dates in brackets after relative times.
+        said_at: The time of the text. A day without a year is the latest such day up to this time.
     """
     digits, languages = _read(text)
     said_on = said_at.astimezone(zone).date()
@@ -72,9 +69,7 @@ def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
 def planned_in(text: str, said_on: date) -> Time | None:
     """Return the next time mentioned in a plan. Ignore recurring times such as "every Monday".
 
-    Args:
-        text: the text of a plan. A weekday, or a day without a year, is the first such day after `said_on`.
-        said_on: the day of the text.
+    A weekday, or a day without a year, is the first such day after `said_on`.
     """
     digits, languages = _read(text)
     named = times.times_in(digits, languages, (times.RELATIVE, times.ABSOLUTE, times.ASKED), said_on)
@@ -135,14 +130,10 @@ def _in_digits(named: Time) -> str:
 
 
 def possible_ends(digits: str, found: Iterable[Found], languages: Languages) -> list[Found]:
-    """Return the times that may be an end.
-
-    Start times and recurring times are left out: "from 3 May to 5 May" gives the 5th.
+    """Return the times that are neither starts nor recurring: "from 3 May to 5 May" gives the 5th.
 
     Args:
-        digits: the text, as returned by `in_digits`.
-        found: the times in it.
-        languages: the languages of the text.
+        digits: The text, as returned by `in_digits`.
     """
     dated = [replace(one, end=_end_of_date(digits, one.end)) for one in found]
     whole = [one for one in dated if not any(_is_part(one, other) for other in dated)]

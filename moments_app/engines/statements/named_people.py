@@ -26,17 +26,9 @@ USER = ("User", "The user", "user")  # names for the user in their own memory
 
 
 class NamedPerson(NamedTuple):
-    """A person named in a sentence.
-
-    Args:
-        name: the name in the sentence.
-        relationship: their relationship to the owner, in English.
-        owner: the name of the person to whom they are related; blank for the speaker.
-    """
-
     name: str
-    relationship: str
-    owner: str = ""
+    relationship: str  # to the owner, in English
+    owner: str = ""  # the name of the person to whom they are related; blank for the speaker
 
 
 _WORDS = {
@@ -64,11 +56,7 @@ _PATTERNS = [_compiled(*line) for line in table_lines("named_people")]
 
 @lru_cache(maxsize=2_000)  # a statement is parsed when it is added, and again with the person's other statements
 def named_person(text: str) -> NamedPerson | None:
-    """Return the first person named together with a relationship in a sentence, or None.
-
-    Args:
-        text: a sentence, with or without its speaker in front.
-    """
+    """Return the first person named together with a relationship in a sentence, which may have its speaker in front."""
     line = SPEAKER.match(text)
     said = text[line.end() :] if line else text
     for pattern in _PATTERNS:

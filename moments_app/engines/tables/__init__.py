@@ -22,17 +22,12 @@ def table_lines(name: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def table_words(name: str, language: str) -> tuple[str, ...]:
-    """Return a table's words for a language. Empty if the table doesn't list the language."""
     return tuple(dict(table_lines(name)).get(language, "").split())
 
 
 @cache
 def word_set(*names: str) -> frozenset[str]:
-    """Return the entries of English tables.
-
-    Raises:
-        KeyError: there is no such table.
-    """
+    """Return the entries of some tables in `english.txt`."""
     tables = dict(table_lines("english"))
     return frozenset(entry.strip() for name in names for entry in tables[name].split(","))
 
@@ -52,16 +47,10 @@ def english() -> dict[str, str]:
 
 @cache
 def any_pattern(name: str, language: str | None = None) -> re.Pattern[str]:
-    """Return a case-insensitive pattern that matches any pattern of a table.
-
-    Args:
-        name: the name of the table.
-        language: the language of the patterns; None: all languages.
-    """
+    """Return a case-insensitive pattern that matches any pattern of a table, in one language or in all."""
     patterns = [pattern for own, pattern in table_lines(name) if language in (None, own)]
     return re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
 
 
 def filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """Replace the names in angle brackets with their parts."""
     return _PART.sub(lambda name: parts[name[1]], pattern)
