@@ -78,7 +78,7 @@ class Embedder:
             EngineError: The endpoint gave no valid answer.
         """
         try:
-            return self._vectors(cut_of(texts), is_query=is_query)
+            return self._vectors(_shortened(texts), is_query=is_query)
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
@@ -107,7 +107,7 @@ class Embedder:
         )
 
 
-def cut_of(texts: Sequence[str]) -> list[str]:
+def _shortened(texts: Sequence[str]) -> list[str]:
     """Return the part of each text that is embedded. Raise `ValueError` if there is no text, or if one is blank."""
     cut = [text.strip()[:TEXT_MAX_CHARS] for text in texts]
     if not cut or not all(cut):
@@ -126,12 +126,12 @@ def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
     if vectors.keys() != set(range(count)):
         raise InvalidAnswer("", f"its vectors are not numbered from 0 to {count - 1:,}.")
     for index, vector in vectors.items():
-        if problem := problem_of(vector, dimensions):
+        if problem := _problem(vector, dimensions):
             raise InvalidAnswer("", f"the vector numbered {index:,} {problem}.")
     return [[float(number) for number in vectors[index]] for index in range(count)]
 
 
-def problem_of(vector: Any, dimensions: int) -> str:
+def _problem(vector: Any, dimensions: int) -> str:
     """Return the problem with a vector, or a blank string."""
     if not isinstance(vector, list):
         return "is not a list of numbers"

@@ -99,7 +99,7 @@ class Endpoint:
         broken_off = EngineError("unavailable", f"The call of {self.name} was aborted.")
         failure: EngineError | None = broken_off
         try:
-            answered = self._answered(body, seconds)
+            answered = self._send(body, seconds)
             answer = _parsed(answered)
             usage = _usage(answer)
             result = read(answer)
@@ -110,12 +110,12 @@ class Endpoint:
             failure = self.invalid(error)
             raise
         except _CALL_ERRORS as error:
-            failure = self._translated(error, seconds)
+            failure = self._engine_error(error, seconds)
             if isinstance(error, httpx2.HTTPStatusError) and refuses(error.response):
                 raise Refused(failure.kind, str(failure)) from None
             raise failure from None
         finally:
-            record = self._recorded(purpose, started, usage, failure)
+            record = self._record_of(purpose, started, usage, failure)
             exchange = _exchange(body, answered) if failure else None
             is_aborted = failure is broken_off
             self.record(replace(record, is_aborted=is_aborted, kept=kept, left_out=left_out, exchange=exchange))
@@ -135,7 +135,7 @@ class Endpoint:
                 f"{self.name} can't be called: the API key has characters that are not allowed in an HTTP header.",
             )
 
-    def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
+    def _send(self, body: dict[str, Any] | None, seconds: float) -> bytes:
         request = httpx2.Request(
             "GET" if body is None else "POST",
             (self.base_url or OPENAI_URL).rstrip("/") + self.path,
@@ -160,7 +160,7 @@ class Endpoint:
             return f"Basic {b64encode(login.encode()).decode()}"
         return f"Bearer {self._key or 'none'}"
 
-    def _translated(self, error: Exception, seconds: float) -> EngineError:
+    def _engine_error(self, error: Exception, seconds: float) -> EngineError:
         """Convert an exception to an `EngineError` with its kind and status, but without its text."""
         if isinstance(error, TooLarge):
             return EngineError(
@@ -176,7 +176,9 @@ class Endpoint:
             return EngineError(kind, f"{self.name} is rate limited.", retry_after=wait)
         return EngineError(kind, f"{self.name} answered with status {error.response.status_code}.", retry_after=wait)
 
-    def _recorded(self, purpose: str, started: float, usage: dict[str, int], failure: EngineError | None) -> CallRecord:
+    def _record_of(
+        self, purpose: str, started: float, usage: dict[str, int], failure: EngineError | None
+    ) -> CallRecord:
         return CallRecord(
             purpose=purpose,
             engine=self.name,

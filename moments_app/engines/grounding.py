@@ -157,10 +157,6 @@ class Evidence:
                 kept += sentence + space
         return kept.strip()
 
-    @property
-    def dropped(self) -> Counter[str]:
-        return Counter(one.reason for one in self.left_out)
-
     def without_instructions(self, items: Iterable[str]) -> list[str]:
         """Return short items without those that instruct their reader."""
         return [item for item in items if self.accepts(item, INSTRUCTION if _instructs(item) else "")]

@@ -24,7 +24,7 @@ from moments_app.engines.transcript import Turn, fenced
 PURPOSE = "combined"
 TASK_NAMES = {"moment-builder": "moments", "memory-extraction": "memories"}  # of tasks
 TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
-MORE = (
+SEVERAL_CONVERSATIONS = (
     "There are more conversations of the same person, the later ones last: a task with a number is the task of that "
     "name for one of them. What the first is told of the person and of streams holds for all. Say nothing twice."
 )
@@ -63,7 +63,7 @@ TurnKey = tuple[int, int]  # (conversation, sequence)
 def prompt_of(parts: Sequence[Part]) -> str:
     """Return the system message: general instructions, then each task's active prompt under a heading."""
     prompts = {part.task: part.request.question.prompt.strip() for part in parts}
-    tasks = f"{TASKS} {MORE}" if _are_several(parts) else TASKS
+    tasks = f"{TASKS} {SEVERAL_CONVERSATIONS}" if _have_several_conversations(parts) else TASKS
     return "\n\n".join([tasks, *(f"# {name}\n\n{prompt}" for name, prompt in prompts.items())])
 
 
@@ -80,7 +80,7 @@ def text_of(parts: Sequence[Part]) -> str:
     return "\n".join([*lines, fenced(list(turns.values()))])
 
 
-def _are_several(parts: Sequence[Part]) -> bool:
+def _have_several_conversations(parts: Sequence[Part]) -> bool:
     return any(part.conversation > 1 for part in parts)
 
 

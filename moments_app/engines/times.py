@@ -294,19 +294,21 @@ def _parts_of(language: str) -> list[tuple[str, str]]:
 
 @cache
 def _patterns(language: str) -> tuple[_Pattern, ...]:
-    return tuple(_Pattern(kind, _compiled(pattern, language), read) for kind, pattern, read in _raw(language))
+    return tuple(
+        _Pattern(kind, _compiled(pattern, language), read) for kind, pattern, read in _pattern_sources(language)
+    )
 
 
 @cache
 def _any_pattern(language: str, kinds: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern that matches any pattern of some kinds. Most texts contain no time, so one search is enough."""
-    named = [pattern for kind, pattern, _ in _raw(language) if kind in kinds]
+    named = [pattern for kind, pattern, _ in _pattern_sources(language) if kind in kinds]
     return _compiled("|".join(_GROUP_NAME.sub("(", pattern) for pattern in named) or "(?!)", language)
 
 
-def _raw(language: str) -> "Iterator[Raw]":
+def _pattern_sources(language: str) -> "Iterator[PatternSource]":
     words = _words().get(language, {})
-    return chain(_counted(words), _named(words, language), _dates(words, language))
+    return chain(_relative_patterns(words), _patterns_with_last(words, language), _date_patterns(words, language))
 
 
 def _compiled(pattern: str, language: str) -> re.Pattern[str]:
@@ -321,10 +323,10 @@ def any_of(words: Iterable[str]) -> str:
     return "|".join(re.escape(word).replace(r"\*", r"\w*") for word in longest_first)
 
 
-Raw = tuple[str, str, Reader | None]
+PatternSource = tuple[str, str, Reader | None]
 
 
-def _counted(words: Mapping[str, list[str]]) -> Iterator[Raw]:
+def _relative_patterns(words: Mapping[str, list[str]]) -> Iterator[PatternSource]:
     """Yield the patterns of relative dates, such as "yesterday" and "3 days ago"."""
     for name, phrases in words.items():
         kind = ASKED if name.startswith("asked ") else RELATIVE
@@ -333,7 +335,7 @@ def _counted(words: Mapping[str, list[str]]) -> Iterator[Raw]:
             yield kind, any_of(phrases), partial(_from_today, unit, int(number))
         elif unit in ("ago", "ahead"):
             pattern = "|".join(re.escape(phrase).replace(r"\#", "#").replace("#", r"(\d{1,3})") for phrase in phrases)
-            yield kind, pattern, partial(_ahead, number, -1 if unit == "ago" else 1)
+            yield kind, pattern, partial(_counted_from_today, number, -1 if unit == "ago" else 1)
         elif unit == "part":
             yield kind, any_of(phrases), partial(_part, number)
         elif unit == "none":
@@ -344,7 +346,7 @@ def _from_today(unit: str, number: int, _match: re.Match[str], today: date) -> T
     return _UNITS[unit](today, number)
 
 
-def _ahead(unit: str, step: int, match: re.Match[str], today: date) -> Time:
+def _counted_from_today(unit: str, step: int, match: re.Match[str], today: date) -> Time:
     count = step * int(next(filter(None, match.groups()), 1))
     time = _UNITS[unit](today, count)
     return replace(time, around=today + timedelta(weeks=count)) if unit == "week" else time
@@ -354,7 +356,7 @@ def _part(part: str, _match: re.Match[str], today: date) -> Time:
     return replace(_days(today, -1 if part == "night" else 0), unit="part", name=part)
 
 
-def _named(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
+def _patterns_with_last(words: Mapping[str, list[str]], language: str) -> Iterator[PatternSource]:
     """Yield the patterns of "last", "this" and "next" with a weekday, month or season."""
     numbers = {unit: _numbers(words, unit) for unit in ("weekday", "month_name", "season")}
     named = "|".join(rf"(?P<{unit}>{any_of(listed)})" for unit, listed in numbers.items() if listed)
@@ -382,7 +384,7 @@ def _numbers(words: Mapping[str, list[str]], kind: str) -> dict[str, int]:
     return {name: number for number in range(13) for name in words.get(f"{kind} {number}", ())}
 
 
-def _dates(words: Mapping[str, list[str]], language: str) -> Iterator[Raw]:
+def _date_patterns(words: Mapping[str, list[str]], language: str) -> Iterator[PatternSource]:
     """Yield the patterns of dates, months, years, and weekdays in questions."""
     months, days = _numbers(words, "month_name"), _numbers(words, "weekday")
     in_, on = any_of(words.get("in", ())), any_of(words.get("on", ()))

@@ -113,7 +113,7 @@ class _Budget:
             raise httpcore2.ReadTimeout("the deadline has passed")
         return left
 
-    def take(self, count: int) -> None:
+    def count_received(self, count: int) -> None:
         self._bytes_left -= count
         if self._bytes_left < 0:
             raise TooLarge
@@ -163,7 +163,7 @@ class _BoundedStream(httpcore2.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         data = self._stream.read(max_bytes, self._budget.seconds_left())
-        self._budget.take(len(data))
+        self._budget.count_received(len(data))
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:

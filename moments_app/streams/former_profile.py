@@ -8,7 +8,7 @@ from typing import Any
 
 from moments_app.engines.extractive.language import words
 from moments_app.engines.statements import kind_of, statement_of, worth_of
-from moments_app.engines.statements.dates import since_in
+from moments_app.engines.statements.dates import start_in
 from moments_app.engines.words import LIST_MARK, memory_lines
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 
@@ -163,7 +163,7 @@ def _columns(text: str, formed_at: datetime) -> Columns:
         "subject": said.subject[:255] if said else "",
         "attribute": said.attribute[:64] if said else "",
         "value": said.value[:255] if said and not said.is_over else "",
-        "valid_from": (since_in(text, formed_at, UTC) or begins) if said else None,
+        "valid_from": (start_in(text, formed_at, UTC) or begins) if said else None,
         "worth": worth_of(text),
         "is_pinned": False,
         "source_message_ids": [],

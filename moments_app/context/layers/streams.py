@@ -26,7 +26,7 @@ from moments_app.context.item import Item
 from moments_app.context.layers import Layer, add_layer
 from moments_app.engines.extractive.language import ENGLISH, content_words, words
 from moments_app.engines.statements import NAME, statement_of, worth_of
-from moments_app.engines.statements.dates import plan_in
+from moments_app.engines.statements.dates import plan_text
 from moments_app.engines.tables import word_set
 from moments_app.engines.words import (
     LIST_MARK,
@@ -88,7 +88,7 @@ def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
 
 def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
     """Return a fact or observation as an item, with its day or planned day in the person's time zone."""
-    planned = plan_in(atom.content, atom.formed_at, zone) if atom.is_planned else ""
+    planned = plan_text(atom.content, atom.formed_at, zone) if atom.is_planned else ""
     day = f"{atom.formed_at.astimezone(zone):%Y-%m-%d}"
     return Item(f"{atom.content} ({planned or day})", ref=atom.uri, time=atom.formed_at, name=name)
 

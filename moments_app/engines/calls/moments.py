@@ -31,7 +31,7 @@ class Journey:
     count: int = 0  # of all moments
     since: datetime | None = None  # the start of the first moment
 
-    def then(self, moments: Sequence[KnownMoment]) -> "Journey":
+    def extended(self, moments: Sequence[KnownMoment]) -> "Journey":
         latest = sorted([*moments, *self.moments], key=lambda moment: moment.ends_at, reverse=True)
         since = min([moment.starts_at for moment in moments] + ([self.since] if self.since else []), default=None)
         return Journey(latest[:RECENT_MOMENTS], self.count + len(moments), since)

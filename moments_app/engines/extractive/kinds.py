@@ -24,7 +24,7 @@ _NAMED = re.compile(
 )
 _PART = re.compile(r"^[^\w\"“¿¡(]|[:(,;–—-]$")
 INSTRUCTION, OTHER = "instruction", "other"  # an instruction how to answer; any lasting information in another language
-START = 48  # length of the start of a sentence that is searched for the first person
+START_CHARS = 48  # length of the start of a sentence that is searched for the first person
 
 _FIRST_PERSON = re.compile(r"\b(?:I|me|[Mm]y|mine|myself|[Ww]e|us|[Oo]ur|ours)\b(?!\.)")
 _OF_LISTENER = re.compile(r"you(?:r|rs|'re|'ve|'d|'ll)?\b", re.IGNORECASE)  # "You sound like my mother."
@@ -100,7 +100,7 @@ def is_about_speaker(text: str, language: str) -> bool:
     if language != ENGLISH:
         return not set(table_words("first_person", language)).isdisjoint(words(text))
     is_everybodys = _EVERYBODYS.search(text) and not _OWN.search(text)
-    return bool(_FIRST_PERSON.search(text[:START])) and not is_everybodys and not _OF_LISTENER.match(text)
+    return bool(_FIRST_PERSON.search(text[:START_CHARS])) and not is_everybodys and not _OF_LISTENER.match(text)
 
 
 def is_instruction(text: str) -> bool:

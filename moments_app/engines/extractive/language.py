@@ -17,7 +17,7 @@ LANGUAGES = (
 )
 SENTENCE_TEXT_MAX = 4_000  # maximum characters of a text that are split into sentences
 SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or not prose
-MOSTLY = 0.5  # minimum share of words in a script, which then determines the text's language
+MIN_SCRIPT_SHARE = 0.5  # minimum share of words in a script, which then determines the text's language
 SAMPLE = 1_000  # characters of a text that are used to detect its language
 
 LETTERS = r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+"  # includes Hindi's vowel signs, which Python's \w omits
@@ -67,7 +67,7 @@ def language_of(text: str) -> str:
     letters = sum(word[0].isalpha() for word in said)
     if not letters:
         return ENGLISH
-    if by_script := _language_by_script(said, MOSTLY * letters):
+    if by_script := _language_by_script(said, MIN_SCRIPT_SHARE * letters):
         return by_script
     language = certain_language(text[:SAMPLE]) or likely_languages(text[:SAMPLE])[0]
     return language if language in LANGUAGES else UNKNOWN

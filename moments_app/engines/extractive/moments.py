@@ -72,7 +72,7 @@ PHRASE_WORDS = 2  # maximum words of a phrase
 WORD_MIN = 3  # minimum letters of a word
 WIDE_LENGTHS = (4, 3, 2)  # characters of a phrase in a script without spaces
 PHRASE_MAX = 60  # characters
-OFTEN = 0.8  # exponent of the number of sentences in the score of a phrase
+FREQUENCY_EXPONENT = 0.8  # exponent of the number of sentences in the score of a phrase
 SEVERAL_SPEAKERS = 1.5  # factor for a phrase that more than one speaker uses
 _TOKEN = re.compile(rf"{LETTERS}(?:['’-]{LETTERS})*|\d[\w.,:/-]*|[^\w\s]")
 _ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of a street]" is not a topic
@@ -370,7 +370,11 @@ class PhraseCounts:
         is_wide = bool(_WIDE_RUN.match(stems[0]))
         rarity = math.sqrt(len(stems[0])) if is_wide else sum(weights.get(stem, 1.0) for stem in stems)
         speakers = {one.speaker.name for one in self._sentences[stems]}
-        return math.pow(len(self._sentences[stems]), OFTEN) * rarity * (SEVERAL_SPEAKERS if len(speakers) > 1 else 1.0)
+        return (
+            math.pow(len(self._sentences[stems]), FREQUENCY_EXPONENT)
+            * rarity
+            * (SEVERAL_SPEAKERS if len(speakers) > 1 else 1.0)
+        )
 
 
 def _overlap(one: Phrase, other: Phrase) -> bool:

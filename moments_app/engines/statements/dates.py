@@ -52,7 +52,7 @@ def spoken_date(day: date) -> str:
     return f"{day.day} {times.month_name(day.month)} {day.year}"
 
 
-def since_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
+def start_in(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
     """Return the start of the first day mentioned in a sentence, but at most `said_at`. None if there is no valid day.
 
     Args:
@@ -84,7 +84,7 @@ def plan_ends(text: str, said_at: datetime, zone: tzinfo) -> datetime | None:
     return datetime.combine(planned.end, time(0), zone) if planned else None
 
 
-def plan_in(text: str, said_at: datetime, zone: tzinfo) -> str:
+def plan_text(text: str, said_at: datetime, zone: tzinfo) -> str:
     """Return the time of a plan in words, such as "planned for 7 May 2023", or an empty string if it has no time."""
     planned = planned_in(text, said_at.astimezone(zone).date())
     return f"planned for {_in_english(planned)}" if planned else ""
