@@ -63,7 +63,8 @@ TurnKey = tuple[int, int]  # (conversation, sequence)
 def prompt_of(parts: Sequence[Part]) -> str:
     """Return the system message: general instructions, then each task's active prompt under a heading."""
     prompts = {part.task: part.request.question.prompt.strip() for part in parts}
-    tasks = f"{TASKS} {SEVERAL_CONVERSATIONS}" if _have_several_conversations(parts) else TASKS
+    are_several = any(part.conversation > 1 for part in parts)
+    tasks = f"{TASKS} {SEVERAL_CONVERSATIONS}" if are_several else TASKS
     return "\n\n".join([tasks, *(f"# {name}\n\n{prompt}" for name, prompt in prompts.items())])
 
 
@@ -73,20 +74,13 @@ def text_of(parts: Sequence[Part]) -> str:
     lines: list[str] = []
     given: set[tuple[str, str]] = set()
     for part in parts:
-        known = [line for line in _known(part, list(turns.values())) if (part.task, line) not in given]
+        # Known data is selected for all turns, so tasks of the same name share its lines.
+        known = replace(part.request, turns=list(turns.values())).question.known.split("\n")
+        known = [line for line in known if (part.task, line) not in given]
         given |= {(part.task, line) for line in known}
         about = [] if len(part.sequences) == len(turns) else [indexes_of(_numbers(part, turns))]
         lines += [f"# {part.name}", *known, *about]
     return "\n".join([*lines, fenced(list(turns.values()))])
-
-
-def _have_several_conversations(parts: Sequence[Part]) -> bool:
-    return any(part.conversation > 1 for part in parts)
-
-
-def _known(part: Part, turns: Sequence[Turn]) -> list[str]:
-    # The lines are selected for all turns, so tasks of the same name share them.
-    return replace(part.request, turns=turns).question.known.split("\n")
 
 
 def _turns_of(parts: Sequence[Part]) -> dict[TurnKey, Turn]:

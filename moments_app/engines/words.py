@@ -1,7 +1,6 @@
 """Split texts into words for comparison, and into lines and speakers."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 # A mark after a word is part of the word if it changes the meaning, as in C++, C# and the blood groups A+ and AB-.
@@ -88,9 +87,5 @@ def memory_lines(text: str) -> list[Line]:
             heading = row
         else:
             heading = ""
-            lines += _sentences(row)
+            lines += [Line(sentence) for sentence in _SENTENCE_END.split(row)[::2] if sentence]
     return lines
-
-
-def _sentences(row: str) -> Iterable[Line]:
-    return (Line(text) for text in _SENTENCE_END.split(row)[::2] if text)

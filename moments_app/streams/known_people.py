@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from django.db.models import Min
 
-from moments_app.engines.extractive.kinds import is_about_speaker
 from moments_app.engines.extractive.language import language_of
+from moments_app.engines.extractive.sentences import is_about_speaker
 from moments_app.engines.statements import NAME, SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
 from moments_app.models import KnownPerson, MemoryAtom, MemoryStream

@@ -29,10 +29,16 @@ from moments_app.engines.calls.texts import (
     SummaryAnswer,
     SummaryRequest,
 )
-from moments_app.engines.extractive.kinds import is_instruction
 from moments_app.engines.extractive.language import content_words, language_of, words
 from moments_app.engines.extractive.moments import build_moments
-from moments_app.engines.extractive.sentences import Sentence, excerpt, most_informative, read_window, under_dates
+from moments_app.engines.extractive.sentences import (
+    Sentence,
+    excerpt,
+    is_instruction,
+    most_informative,
+    read_window,
+    under_dates,
+)
 from moments_app.engines.shared_call import Part
 
 LESSON_WORDS = (4, 40)  # minimum and maximum words
