@@ -105,7 +105,7 @@ class DigestRequest:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabeledText:
     label: str  # by which the answer refers to the text
     text: str  # a line of a stream's text, or an observation
 
@@ -138,8 +138,8 @@ class ConsolidationRequest:
 
     prompt: str  # the subject of the stream's text
     fixed: Sequence[str]  # lines written by people, which stay unchanged
-    lines: Sequence[Labelled]  # the other lines of the current text
-    observations: Sequence[Labelled]  # oldest first, each with its date
+    lines: Sequence[LabeledText]  # the other lines of the current text
+    observations: Sequence[LabeledText]  # oldest first, each with its date
     max_words: int  # in total, of the new lines
     rules: str  # the text of the active prompt version
 
@@ -170,7 +170,7 @@ class ConsolidationRequest:
         return evidence.judged(answer.model_copy(update={"lines": lines}), problem)
 
 
-def _as_lines(parts: Sequence[Labelled]) -> Iterator[str]:
+def _as_lines(parts: Sequence[LabeledText]) -> Iterator[str]:
     return (as_data({part.label: part.text}) for part in parts)
 
 

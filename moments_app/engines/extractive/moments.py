@@ -46,7 +46,7 @@ _NAME = re.compile(
     rf"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:{any_of('kin', 'pets')}),? "
     r"([A-Z][a-zà-öø-ÿ]+(?:-[A-Z][a-zà-öø-ÿ]+)?)\b|\b(?:named|called|name is|name's) ([A-Z][a-zà-öø-ÿ]{2,})\b"
 )
-_CAPITALISED = re.compile(
+_CAPITALIZED = re.compile(
     r"(?<=[a-zà-öø-ÿ,;] )([A-Z][a-zà-öø-ÿ]{2,})(?='s\b| (?:said|says|told|asked|wants|thinks|called)\b)"
 )
 _NO_NAMES = times.calendar_names().union("Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure".split())
@@ -178,7 +178,7 @@ def persons_in(own: Iterable[Sentence]) -> list[str]:
         if sentence.speaker.is_named:
             counts[sentence.speaker.name] += 1
         names = [name for match in _NAME.findall(sentence.text) for name in match if name]
-        counts.update(name for name in names + _CAPITALISED.findall(sentence.text) if name not in _NO_NAMES)
+        counts.update(name for name in names + _CAPITALIZED.findall(sentence.text) if name not in _NO_NAMES)
     return [name for name, _ in counts.most_common(12)]
 
 
