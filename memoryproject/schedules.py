@@ -14,7 +14,7 @@ from django.db.models import DurationField, Exists, ExpressionWrapper, OuterRef,
 from django.db.models.functions import Coalesce, Now
 from django_q.models import Schedule
 
-from memoryproject.database.clocks import correct_times
+from memoryproject.database.clocks import correct_times_nightly
 from memoryproject.database.vacuum import vacuum
 from moments_app.jobs.process import Timing, processes
 from moments_app.models import Job
@@ -62,7 +62,7 @@ def schedules() -> dict[str, Scheduled]:
         Scheduled("prune_items", prune_items, Timing(minutes=10)),
         Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
         Scheduled("housekeeping", housekeeping, Timing(daily_at=time(4))),
-        Scheduled("put_times_back", correct_times, Timing(daily_at=time(2))),
+        Scheduled("put_times_back", correct_times_nightly, Timing(daily_at=time(2))),
         Scheduled("retain", retain, Timing(daily_at=time(3))),
         Scheduled("vacuum", vacuum, Timing(daily_at=time(5))),
     ]

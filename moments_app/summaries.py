@@ -17,7 +17,7 @@ from django.db.models.functions import Cast, Ceil, Floor, Least
 from django.utils import timezone
 
 from moments_app.engines import EXTRACTIVE, Caller, engine_name, language_model
-from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
+from moments_app.engines.calls.texts import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     InputChanged,

@@ -78,7 +78,7 @@ def checked_nightly() -> Iterator[TimeColumn]:
     yield TimeColumn(WebhookDelivery, "queued_at")
 
 
-def correct_times(*, dry_run: bool = False) -> str:
+def correct_times_nightly(*, dry_run: bool = False) -> str:
     """Reset timestamps in the future to the current time."""
     wrong = columns_with_future_times(checked_nightly())
     if not dry_run:

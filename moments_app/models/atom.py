@@ -19,7 +19,8 @@ from django.db.models.functions import Greatest
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
-from moments_app.engines.statements import kind_of, plan_ends, since_in, statement_of, worth_of
+from moments_app.engines.statements import kind_of, statement_of, worth_of
+from moments_app.engines.statements.dates import plan_ends, start_in
 from moments_app.engines.words import words_of
 from moments_app.models.correction import SHOWN_COLUMNS, Cause, StatementChange
 from moments_app.models.job import Job
@@ -649,7 +650,7 @@ class MemoryAtom(Searched):
         self.value = statement.value[:255] if statement and not statement.is_over else ""
         if statement and self.valid_from is None:
             begins = self.formed_at if statement.is_new else None
-            self.valid_from = since_in(self.content, self.formed_at, self.zone) or begins
+            self.valid_from = start_in(self.content, self.formed_at, self.zone) or begins
         self.worth = worth_of(self.content)
         if self.kind == self.Kind.OTHER:
             self.kind = self.Kind.LESSON if self.stream.name == LESSONS else kind_of(self.content)

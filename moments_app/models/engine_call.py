@@ -274,7 +274,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
-        if not call.error_kind or call.is_broken_off:
+        if not call.error_kind or call.is_aborted:
             return None
         process = job.process if job else call.purpose
         failure = FailureGroup.objects.find(job, process, call.error_kind, engine=call.engine)

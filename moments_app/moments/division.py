@@ -210,7 +210,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
             answer = engine.build_moments(request_of(input, chunk, journey))
             found = _segments(answer.moments, chunk.sequences)
         segments += found
-        journey = journey.then([_known(segment, chunk) for segment in found])
+        journey = journey.extended([_known(segment, chunk) for segment in found])
     return Built(_covering(segments, input), told(journey), engine.name)
 
 
@@ -222,7 +222,7 @@ def only_request(input: BuildInput) -> tuple[MomentRequest, Chunk] | None:
     for chunk in input.chunks:
         if chunk.draft is None:
             return request_of(input, chunk, journey), chunk
-        journey = journey.then([_known(_of_draft(chunk.draft, chunk), chunk)])
+        journey = journey.extended([_known(_of_draft(chunk.draft, chunk), chunk)])
     return None
 
 

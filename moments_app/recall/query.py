@@ -18,7 +18,7 @@ from django.core.cache import cache
 from django.db import connection
 
 from moments_app.engines import embedder_name, embedding_model, language_model
-from moments_app.engines.calls.recall_query import QueryRequest
+from moments_app.engines.calls.texts import QueryRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.transcript import Turn
 from moments_app.models import Circuit, EmbeddingModel, EngineCall, PromptResource, PromptVersion

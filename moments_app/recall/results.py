@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.engines.statements.dates import plan_in
+from moments_app.engines.statements.dates import plan_text
 from moments_app.models.atom import BY_DATE, true_at
 from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import End, correction_marks, end_marks, ends_of
@@ -208,7 +208,7 @@ def _found(row: Sequence[Any], zone: tzinfo, ends: Mapping[int, Sequence[End]]) 
         found.content += found.marks
         found.also = tuple([one.ref for one in over])
     if is_plan and valid_until:
-        found.planned = plan_in(found.content, found.time, zone)
+        found.planned = plan_text(found.content, found.time, zone)
     return (kind, _place(row)), found
 
 

@@ -18,7 +18,7 @@ from django.db.models import Count, Max, Min, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from moments_app.engines.interface import ABOUT, About
+from moments_app.engines.interface import CAUSES, Cause
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.circuit import is_one_endpoint
 from moments_app.models.job import JobQuerySet
@@ -230,12 +230,15 @@ class _Grouping:
             return "other", kind, place
         if person in self._single_people.get(engine, ()):
             return ("people",) if self._is_many else ("person", str(person))
-        about = ABOUT.get(kind, About.NETWORK)
-        if about == About.ANSWER and (version := self._calls.bad_version(engine, kind)):
+        about = CAUSES.get(kind, Cause.NETWORK)
+        if about == Cause.ANSWER and (version := self._calls.bad_version(engine, kind)):
             return "prompt", str(version)
-        if about in (About.LOAD, About.NETWORK):  # an unreachable endpoint is one cause, for all kinds of calls
+        if about in (
+            Cause.LOAD,
+            Cause.NETWORK,
+        ):  # an unreachable endpoint is one cause, for all kinds of calls
             is_unreachable = any(c.engine == engine and c.is_unreachable for c in self._circuits)
-            return "engine", About.NETWORK, "" if is_unreachable and is_one_endpoint() else engine
+            return "engine", Cause.NETWORK, "" if is_unreachable and is_one_endpoint() else engine
         return "engine", about, engine
 
     def _add_calls(self, incident: Incident) -> None:

@@ -15,8 +15,8 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.calls.digest import DigestRequest
-from moments_app.engines.grounding import Grounds
+from moments_app.engines.calls.texts import DigestRequest
+from moments_app.engines.grounding import Evidence
 from moments_app.engines.interface import Engine
 from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Skipped, active_prompt
@@ -233,8 +233,8 @@ def _last_round(turns: Sequence[Turn]) -> list[str]:
     spoken = [turn for turn in turns if turn.role != "tool" and turn.content.strip()]
     start = max((place for place, turn in enumerate(spoken) if turn.role == "user"), default=len(spoken) - 1)
     words, characters = QUOTED
-    grounds = Grounds(spoken)
-    said = ((turn, grounds.kept(cut_words(turn.content, words)[:characters])) for turn in spoken[max(start, 0) :])
+    evidence = Evidence(spoken)
+    said = ((turn, evidence.supported(cut_words(turn.content, words)[:characters])) for turn in spoken[max(start, 0) :])
     return [f"Last said by {turn.name or turn.role}: {text}" for turn, text in said if text]
 
 

@@ -218,7 +218,7 @@ def _think(one: Quiet, engine: Engine, earlier: Sequence[Told], *, carries: bool
         known = one.before.with_new(earlier, one.place.until).known
         built = divide(replace(one.build, known=known) if carries else one.build, engine, no_progress)
         thought.moments = _told(one, built)
-        journey = known.journey.then([new.moment for new in thought.moments])
+        journey = known.journey.extended([new.moment for new in thought.moments])
         thought.built = replace(built, journey=told(journey))
     if one.formation:
         thought.formed = formation.form(one.formation, engine, no_progress)

@@ -17,7 +17,7 @@ from django.db.models import F, FloatField, Sum, Value
 from django.db.models.functions import Cast
 
 from moments_app.engines import Caller, engine_name, language_model
-from moments_app.engines.calls.consolidation import ConsolidationRequest, DraftLine, Labelled
+from moments_app.engines.calls.texts import ConsolidationRequest, DraftLine, LabeledText
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     ClaimLost,
@@ -73,8 +73,8 @@ class Piece:
     time: datetime = ALWAYS  # the time of the newest observation
 
     @property
-    def labelled(self) -> Labelled:
-        return Labelled(self.label, self.text)
+    def labelled(self) -> LabeledText:
+        return LabeledText(self.label, self.text)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, StreamSection
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.shared_call import Part
-from moments_app.engines.statements import since_in
+from moments_app.engines.statements.dates import start_in
 from moments_app.engines.statements.named_people import is_proper_name
 from moments_app.jobs.process import ProcessInput, Progress, active_prompt, no_progress, session_of
 from moments_app.models import Cause, Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
@@ -401,7 +401,7 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         about_kind=MemoryAtom.About.PERSON if about else MemoryAtom.About.SESSION,
         subject=about,
         speaker=other or _speaker(sources),
-        valid_from=since_in(draft.text, _said_at(sources), session.user.zone) if draft.kind in LASTING else None,
+        valid_from=start_in(draft.text, _said_at(sources), session.user.zone) if draft.kind in LASTING else None,
         confidence=draft.confidence,
         formed_at=_said_at(sources),
         source_session=session,

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from moments_app.engines.extractive.language import words
-from moments_app.engines.statements import kind_of, since_in, statement_of, worth_of
-from moments_app.engines.words import ITEM, lines_of
+from moments_app.engines.statements import kind_of, statement_of, worth_of
+from moments_app.engines.statements.dates import start_in
+from moments_app.engines.words import LIST_MARK, memory_lines
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, content_hash, profile_sentence
 
 FEW = 3  # maximum words of a line that needs the heading of its list to make sense
@@ -81,7 +82,7 @@ def statements_of(
 def _with_text(profile: FormerProfile) -> list[FormerLine]:
     """Return the lines, and lines of the profile's text that are not among them."""
     texts = {line.text for line in profile.lines}
-    missing = [line for line in lines_of(profile.summary) if line.text not in texts]
+    missing = [line for line in memory_lines(profile.summary) if line.text not in texts]
     return [*profile.lines, *(FormerLine(line.text, line.heading, created_at=profile.updated_at) for line in missing)]
 
 
@@ -116,7 +117,7 @@ def _of_line(line: FormerLine) -> Columns:
 
 
 def _alone(text: str, heading: str) -> str:
-    line = text.removeprefix(ITEM).strip()
+    line = text.removeprefix(LIST_MARK).strip()
     return f"{heading} {line}" if heading and len(words(_DAY.sub("", line))) <= FEW else line
 
 
@@ -145,7 +146,7 @@ def _columns(text: str, formed_at: datetime) -> Columns:
         "subject": statement.subject[:255] if statement else "",
         "attribute": statement.attribute[:64] if statement else "",
         "value": statement.value[:255] if statement and not statement.is_over else "",
-        "valid_from": (since_in(text, formed_at, UTC) or begins) if statement else None,
+        "valid_from": (start_in(text, formed_at, UTC) or begins) if statement else None,
         "worth": worth_of(text),
         "is_pinned": False,
         "source_message_ids": [],

@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 from django.db.models import Min
 
-from moments_app.engines.extractive.kinds import is_of_speaker
 from moments_app.engines.extractive.language import language_of
-from moments_app.engines.statements import NAME
+from moments_app.engines.extractive.sentences import is_about_speaker
+from moments_app.engines.statements import NAME, SPEAKER
 from moments_app.engines.statements.named_people import USER, NamedPerson, named_person, short_name
-from moments_app.engines.statements.said import SPEAKER
 from moments_app.models import KnownPerson, MemoryAtom, MemoryStream
 from moments_app.models.atom import ABOUT
 from moments_app.models.known_person import person_key
@@ -247,5 +246,5 @@ def self_described_speaker(text: str, sources: Sequence[Message], others: Collec
     if not name or name == ASSISTANT or (last.name and name not in others):
         return ""
     words = text.removeprefix(f"{name}: ")
-    is_own = is_of_speaker(words, language_of(words)) if words != text else text.startswith(name)
+    is_own = is_about_speaker(words, language_of(words)) if words != text else text.startswith(name)
     return name if is_own else ""

@@ -14,7 +14,7 @@ from django.db import transaction
 
 from moments_app.engines.extractive.language import common_words, stem, words
 from moments_app.engines.tables import word_set
-from moments_app.engines.words import told_words, without_speaker
+from moments_app.engines.words import undated_words, without_speaker
 from moments_app.models import MemoryAtom
 from moments_app.models.atom import INTEREST, SUMMARY, TOPIC, WRITTEN_ATTRIBUTES, MemoryAtomQuerySet
 from sessions_app.models import UserProfile
@@ -119,7 +119,7 @@ def _without_repetitions(own: Sequence[Said]) -> Iterator[Said]:
     seen: set[str] = set()
     for one in own:
         is_stale = one.kind in (_KIND.PLAN, _KIND.TASK) and newest and one.formed_at < newest - PLAN_MAX_AGE
-        text = told_words(without_speaker(one.content))
+        text = undated_words(without_speaker(one.content))
         if text not in seen and (one.is_pinned or not is_stale):
             seen.add(text)
             yield one

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
-from moments_app.engines.statements import statement_of
-from moments_app.engines.statements.said import AGE, HOME, RELATIONSHIP, WORK
-from moments_app.engines.words import bare, plain_words, words_of
+from moments_app.engines.statements import AGE, HOME, RELATIONSHIP, WORK, statement_of
+from moments_app.engines.words import plain_words, without_marks, words_of
 from moments_app.models.correction import reworded
 from sessions_app import lexemes
 
@@ -126,7 +125,7 @@ class Rewording:
     def _differs_in_marks(self, sentence: str) -> bool:
         """Return whether a word of the sentence differs from one of the fact only in its marks, such as C++ and C."""
         own, said = set(words_of(self.before)), set(words_of(sentence))
-        return not set(map(bare, own - said)).isdisjoint(map(bare, said - own))
+        return not set(map(without_marks, own - said)).isdisjoint(map(without_marks, said - own))
 
     def _sentence(self, sentence: str) -> str:
         if sentence.strip() in self.keeps:

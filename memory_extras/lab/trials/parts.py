@@ -6,7 +6,7 @@ from functools import singledispatch
 from typing import Any
 
 from memory_extras.lab.trials.try_prompt import Trial, TrialAnswer
-from moments_app.engines.calls.summary import Fact
+from moments_app.engines.calls.texts import Fact
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.moments.division import BuildInput, Built, Segment
 from moments_app.sessions.checkpoint import Digested, DigestInput

@@ -16,12 +16,9 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from pydantic import BaseModel
 
-from moments_app.engines.calls.consolidation import ConsolidationAnswer
-from moments_app.engines.calls.digest import DigestAnswer
 from moments_app.engines.calls.formation import FormationShape
 from moments_app.engines.calls.moments import SHOWN_MOMENTS, MomentAnswer
-from moments_app.engines.calls.recall_query import QueryAnswer
-from moments_app.engines.calls.summary import SummaryAnswer
+from moments_app.engines.calls.texts import ConsolidationAnswer, DigestAnswer, QueryAnswer, SummaryAnswer
 from moments_app.engines.transcript import instructions
 from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion

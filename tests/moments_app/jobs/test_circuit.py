@@ -132,7 +132,7 @@ class TestOpening:
 
     def test_a_call_that_we_aborted_does_not_count_against_the_engine(self, ada: UserProfile, bo: UserProfile) -> None:
         for name in ("ada", "bo"):
-            record = CallRecord("p", ENGINE, 1, error_kind="unavailable", is_broken_off=True)
+            record = CallRecord("p", ENGINE, 1, error_kind="unavailable", is_aborted=True)
             Circuit.objects.record(record, "text", job=asked(name))
         assert not Circuit.objects.exists()
 
